@@ -37,7 +37,7 @@ help:
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
 	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
 	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
-	@echo 'make simulate  simulate fleets of hosts under a virtual clock, with faults at random (ARGS="--hours 8", --help)'
+	@echo 'make simulate  simulate fleets of hosts under a virtual clock, with faults at random (ARGS="--fleets 24", --help)'
 	@echo 'make soak    half an hour of everything at once on three hosts; an account in build/soak (ARGS="--rounds 3")'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
@@ -303,7 +303,7 @@ simulate: $(BUILT)
 test-faults: $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev ip:iproute2
 	@for fault in $$($(BIN)/python -m tools.simulate --list-faults | cut -d' ' -f1); do \
-		$(BIN)/python -m tools.simulate --fault $$fault --minutes 10 --history 0 || exit 1; done
+		$(BIN)/python -m tools.simulate --fault $$fault --minutes 10 || exit 1; done
 
 soak: $(READY) $(BUILT)
 	$(BIN)/python -m tools.soak $(ARGS)

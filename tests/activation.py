@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import array
 import os
-import platform
 import select
 import socket
 import sys
@@ -16,41 +15,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.support import PATIENCE, Closing, cannot_here
+from tests.support import PATIENCE, Closing
 
-#: puts the descriptors where they are looked for, and becomes the program; before that, bars it from other families of
-#: sockets than AF_UNIX, if it is to be: 0 is no, else what the kernel does to who tries
+#: puts the descriptors where they are looked for, and becomes the program
 _LAUNCH: Final = """
-import ctypes, fcntl, os, struct, sys
-action, number, names, descriptors, *command = sys.argv[1:]
+import fcntl, os, sys
+names, descriptors, *command = sys.argv[1:]
 held = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 300) for one in descriptors.split(",") if one]
 for place, one in enumerate(held, start=3): os.dup2(one, place)
 os.closerange(3 + len(held), 1000)
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(held)), LISTEN_FDNAMES=names)
-if int(action):
-    load, same, back = 0x20, 0x15, 0x06
-    steps = [(load, 0, 0, 0), (same, 0, 3, int(number)), (load, 0, 0, 16), (same, 1, 0, 1),
-             (back, 0, 0, int(action)), (back, 0, 0, 0x7fff0000)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in steps))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
 os.execvp(command[0], command)
 """
-#: the system call socket(2)
-_SOCKET: Final = {"x86_64": 41, "aarch64": 198}
-#: what the kernel does to who opens a socket of another family than AF_UNIX
-KILL: Final = 0x8000_0000
 
 
-def launch(passed: Sequence[tuple[str, int]], *, barred: int = 0) -> list[str]:
+def launch(passed: Sequence[tuple[str, int]]) -> list[str]:
     """The beginning of a command that passes descriptors, each with a name, to the program that stands behind it; they
     have to be inherited."""
-    if barred and platform.machine() not in _SOCKET:
-        cannot_here(f"the number of socket(2) is not known for {platform.machine()}")
-    number = _SOCKET.get(platform.machine(), 0)
     names, descriptors = (":".join(name for name, _ in passed), ",".join(str(one) for _, one in passed))
-    return [sys.executable, "-c", _LAUNCH, str(barred), str(number), names, descriptors]
+    return [sys.executable, "-c", _LAUNCH, names, descriptors]
 
 
 class Notification(NamedTuple):
@@ -95,10 +78,6 @@ class Notified(Closing):
         while one := self.receive(0):
             found.append(one)
         return found
-
-    def notifications(self) -> list[Notification]:
-        """What was said so far and not heard, but for what is to be stored: that is let go."""
-        return [one for one in self.all() if not self._stores(one)]
 
     @staticmethod
     def _stores(one: Notification) -> bool:

@@ -68,13 +68,11 @@ class Leftovers:
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-        description = ""
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
         try:
             yield
         finally:
-            if not _goes_on(item, nextitem):
-                description = self._end(item)
+            description = self._end(item)
         # What has failed has been told, and its traceback may hold descriptors.
         if description and not item.stash.get(_FAILED, False):
             pytest.fail(f"the test leaves behind:\n  {description}", pytrace=False)
@@ -148,12 +146,6 @@ def _descriptors() -> Iterator[Thing]:
                 target = os.readlink(f"/proc/self/fd/{name}")
                 if target not in _KEPT_BY_LIBRARIES:
                     yield Thing("descriptor", name, target)
-
-
-def _goes_on(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Whether what a test has opened may belong to a fixture of its module, which the next test uses, too."""
-    module = item.getparent(pytest.Module)
-    return bool(item.get_closest_marker("renews") and following and following.getparent(pytest.Module) is module)
 
 
 def _command(pid: int) -> str:

@@ -90,20 +90,6 @@ def kinds_loaded(folder: Path) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_description_of_the_package_has_absolute_links(tmp_path: Path) -> None:
-    for name in ("README.md", "LICENSE", "pyproject.toml", "setup.py", "bccnd/version.py", "bccnd/compiled_modules.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    build = "from setuptools.build_meta import prepare_metadata_for_build_wheel; prepare_metadata_for_build_wheel('.')"
-    run(sys.executable, "-W", "ignore", "-c", build, cwd=tmp_path)
-    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
-    head, _, text = metadata.read_text().partition("\n\n")
-    assert "Description-Content-Type: text/markdown" in head
-    targets = [found[2] for found in links(text)]
-    assert targets
-    assert [target for target in targets if not target.startswith("https://")] == []
-
-
 @pytest.mark.slow
 def test_the_sdist_holds_the_repository(sdist: Path) -> None:
     held = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
@@ -111,22 +97,10 @@ def test_the_sdist_holds_the_repository(sdist: Path) -> None:
     added = {name for name in held - set(repository()) if not name.startswith("bccnd.egg-info/")}
     assert added == {"PKG-INFO", "setup.cfg"}
     assert os.access(sdist / "packaging/need.sh", os.X_OK)
-
-
-def check_core(sdist: Path, found: Path, folder: Path) -> None:
-    """Check that a new environment with nothing but a wheel passes the core's tests of the sdist."""
-    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    python = folder / "venv/bin/python"
-    options = ["--disable-pip-version-check", "--no-index", "--no-deps"]
-    run(python, "-m", "pip", "install", "-q", *options, found, cwd=folder)
-    # What the package and its tests depend on is that of this environment: tests have no network to fetch it from.
-    (packages,) = (folder / "venv/lib").glob("python*/site-packages")
-    places = [place for place in sys.path if place.endswith("-packages")]
-    (packages / "dependencies.pth").write_text("\n".join(places))
-    shutil.copytree(sdist, folder / "tests of it")
-    options = ["-q", "--import-mode=append", "-p", "no:cacheprovider"]
-    said = run(python, "-m", "pytest", *options, "tests/core", cwd=folder / "tests of it", PYTHONSAFEPATH="1")
-    assert re.search(r"^\d+ passed", said, re.MULTILINE)
+    # Package indexes show the description without the repository.
+    targets = [found[2] for found in links((sdist / "PKG-INFO").read_text())]
+    assert targets
+    assert [target for target in targets if not target.startswith("https://")] == []
 
 
 @pytest.mark.slow
@@ -169,8 +143,8 @@ def check_client_alone(found: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # it takes three minutes on a machine that does nothing else
-def test_the_compiled_wheel_has_every_module_and_passes(sdist: Path, tmp_path: Path) -> None:
+@pytest.mark.timeout(1800)  # it is compiled
+def test_the_compiled_wheel_has_every_module(sdist: Path, tmp_path: Path) -> None:
     headers = [Path(sysconfig.get_path("include")) / "Python.h", Path("/usr/include/openssl/sha.h")]
     if shutil.which("cc") is None or not all(header.is_file() for header in headers):
         cannot_here("there is no compiler, or not the headers of Python and OpenSSL")
@@ -181,4 +155,3 @@ def test_the_compiled_wheel_has_every_module_and_passes(sdist: Path, tmp_path: P
         check_files(archive, {LIBRARY})
         archive.extractall(tmp_path / "unpacked")
     assert kinds_loaded(tmp_path / "unpacked") == {"so"}
-    check_core(sdist, found, tmp_path)

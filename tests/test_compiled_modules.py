@@ -1,4 +1,4 @@
-"""The finder of compiled modules, and which programs need them."""
+"""Which programs need compiled modules."""
 
 from __future__ import annotations
 
@@ -11,20 +11,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.compiled_modules import LibraryFinder, imported
 from tests.support import ROOT
-
-
-def test_only_modules_of_the_list_are_found_in_the_library() -> None:
-    finder = LibraryFinder("/some/library.so")
-    for name in imported():
-        spec = finder.find_spec(name)
-        assert spec is not None
-        assert (spec.name, spec.origin, spec.has_location) == (name, "/some/library.so", True)
-    assert [
-        finder.find_spec(name) for name in ("bccnd", "bccnd.core", "bccnd.core.wire.identity_format", "ingress")
-    ] == [None] * 4
-
 
 #: prints the primitives that clients and commands load, then how a module of core and a primitive are loaded
 PROGRAM: Final = """

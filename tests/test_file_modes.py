@@ -7,25 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from bccnd.cli.journals.pipeline_ingest import ingest
 from bccnd.file_modes import private_files
-from tests.core.captures import pcap
-from tests.e2e.harness import datagram
-from tests.pipeline.journals import frame
-from tests.support import open_to_others
-
-
-def test_a_journal_made_of_captures_is_not_for_others(tmp_path: Path) -> None:
-    (tmp_path / "x.pcap").write_bytes(pcap([frame(1, datagram("relay01/a/1", 1, "a/b", "secret"))]))
-    before = os.umask(0)
-    try:
-        done = CliRunner().invoke(ingest, [f"{tmp_path}/x.pcap", "--host", "relay02", "--out", f"{tmp_path}/journal"])
-    finally:
-        umask = os.umask(before)
-    assert (done.exit_code, umask) == (0, 0)
-    assert not open_to_others(tmp_path / "journal")
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0, 0o640), (0o022, 0o640), (0o077, 0o600)])

@@ -6,117 +6,40 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.support import ROOT
 from tests.tree import IMPURE, imported, repository
 
-#: what a part may import of this package, beside itself: only parts that stand above it in this table
-MAY: dict[str, set[str]] = {
-    "compiled_modules": set(),
-    "errors": set(),
-    "version": set(),
-    "paths": set(),
-    "boot_clock": set(),
-    "file_modes": set(),
-    "waiting_io": set(),
-    "native": {"compiled_modules", "errors"},
-    "drop_catalog": set(),
-    "snapshot": set(),
-    "core": {"errors", "native"},
-    "key_files": {"core", "errors"},
-    "config": {"core", "errors", "key_files", "paths"},
-    "fleet": {"core"},
-    "log": set(),
-    "journal": {"core", "errors", "version", "waiting_io"},
-    "net": {"core", "errors", "file_modes", "log", "native"},
-    "handover": {"core", "errors", "log", "native"},
-    # Of the configuration only types: `bccn-sbusd` has a bus without one.
-    "bus": {"config", "core", "drop_catalog", "errors", "fleet", "handover", "log", "native", "net", "snapshot"},
-    "monitoring": {"bus", "core", "drop_catalog", "fleet", "log", "net", "snapshot", "version"},
-    "client": {"compiled_modules", "core", "errors", "native", "paths"},
-    # A program that takes part in a segment itself opens the same kind of socket as the daemon.
-    "endpoint": {"client", "core", "errors", "net"},
-    "aio": {"client", "errors"},
-    "__init__": {"aio", "client", "compiled_modules", "endpoint", "errors", "key_files"},
+#: the parts of the package, in layers: a part imports itself and parts of the layers above, none of its own layer
+PARTS: Final = (
+    "boot_clock compiled_modules drop_catalog errors file_modes log paths snapshot version waiting_io",
+    "native",
+    "core",
+    "client fleet journal key_files net",
+    "aio config endpoint handover testing",
     # Each gateway is a program of its own, and a client of the daemon.
-    "gateways": {
-        *("boot_clock", "client", "config", "core", "drop_catalog", "errors", "file_modes", "key_files", "log", "net"),
-        "snapshot",
-    },
-    "recorder": {"boot_clock", "bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
-    "daemon": {
-        *("bus", "client", "config", "core", "errors", "fleet", "gateways", "handover", "log", "monitoring", "native"),
-        *("net", "version"),
-    },
-    "doctor": {
-        *("bus", "client", "config", "core", "drop_catalog", "endpoint", "errors", "key_files", "log", "net", "paths"),
-        *("snapshot", "version"),
-    },
-    # It starts a daemon as a process.
-    "testing": {"client", "errors"},
-    "pipeline": {"core", "client", "errors", "fleet", "journal", "key_files", "version"},
-    "cli": {
-        *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *(
-            "doctor",
-            "drop_catalog",
-            "endpoint",
-            "file_modes",
-            "fleet",
-            "handover",
-            "key_files",
-            "log",
-            "paths",
-            "snapshot",
-            "version",
-            "waiting_io",
-        ),
-    },
-}
-#: what a part of a room may import of that room, beside itself: only parts that stand above it in this table
-INSIDE: dict[str, dict[str, set[str]]] = {
-    "bus": {
-        "clients": set(),
-        "delivery": {"clients"},
-        "incoming": {"clients", "delivery"},
-        "requests": {"clients", "delivery", "incoming"},
-    },
-    "cli": {
-        "shared": set(),
-        "messages": {"shared"},
-        "pipe": {"messages", "shared"},
-        "diagnosis": {"shared"},
-        "journals": {"messages", "shared"},
-    },
-    "native": {"buffers": set(), "system": {"buffers"}},
-    "core": {
-        "wire": set(),
-        "formats": {"wire"},
-        "trust": {"wire"},
-        "observing": {"wire"},
-        "tracking": {"formats", "observing", "wire"},
-        "matching": {"wire"},
-        "sending": {"formats", "matching", "observing", "tracking", "trust", "wire"},
-        "receiving": {"matching", "observing", "tracking", "trust", "wire"},
-    },
-    "pipeline": {
-        "source": set(),
-        "sql": set(),
-        "schema": set(),
-        "lake": set(),
-        "inputs": {"lake"},
-        "restarts": set(),
-        "reports": set(),
-        "epochs": {"restarts"},
-        "clocks": set(),
-        "receivers": {"clocks", "inputs"},
-        "units": {"clocks", "epochs", "inputs", "lake", "receivers", "reports", "restarts", "schema", "sql"},
-        "compute": {"clocks", "inputs", "lake", "receivers", "schema", "units"},
-        "driver": {"compute", "inputs", "lake", "schema", "units"},
-        "report": {"lake", "schema", "units"},
-    },
+    "__init__ bus gateways",
+    "doctor monitoring recorder",
+    "daemon pipeline",
+    "cli",
+)
+#: the same for the parts of a room
+INSIDE: Final[dict[str, tuple[str, ...]]] = {
+    "bus": ("clients", "delivery", "incoming", "requests"),
+    "cli": ("shared", "messages diagnosis", "pipe journals"),
+    "native": ("buffers", "system"),
+    "core": ("wire", "formats matching observing trust", "tracking", "receiving sending"),
+    "pipeline": (
+        "clocks lake reports restarts schema source sql",
+        "epochs inputs",
+        "receivers",
+        "units",
+        "compute report",
+        "driver",
+    ),
 }
 #: files of a folder of the package, at most; a room that grows beyond is divided into parts
 MAX_FILES = 25
@@ -135,33 +58,33 @@ def part_of(path: Path) -> str:
     return path.relative_to(ROOT / "bccnd").with_suffix("").parts[0]
 
 
+def above(layers: tuple[str, ...]) -> dict[str, set[str]]:
+    """What each part may import: itself, and what stands in the layers above."""
+    names = [layer.split() for layer in layers]
+    return {one: {one}.union(*names[:number]) for number, layer in enumerate(names) for one in layer}
+
+
 def test_imports_run_downward() -> None:
-    parts = list(MAY)
-    assert [part for part in parts if not MAY[part] <= set(parts[: parts.index(part)])] == []
+    allowed = above(PARTS)
     upward = {
         f"{path.relative_to(ROOT)}: {'.'.join(name)}"
         for path in modules()
         for name in imported(path)
-        if name[0] == "bccnd" and len(name) > 1 and name[1] not in MAY[part_of(path)] | {part_of(path)}
+        if name[0] == "bccnd" and len(name) > 1 and name[1] not in allowed[part_of(path)]
     }
-    assert upward == set()
-    # Programs share with the daemon only how a UDP socket is opened.
-    shared = {name[2] for path in modules("endpoint") for name in imported(path) if name[:2] == ("bccnd", "net")}
-    assert shared == {"segment_opening"}
-
-
-def test_parts_of_a_room_import_downward() -> None:
-    for room, allowed in INSIDE.items():
-        parts = list(allowed)
-        assert [part for part in parts if not allowed[part] <= set(parts[: parts.index(part)])] == []
-        upward = {
+    for room, layers in INSIDE.items():
+        inside = above(layers)
+        upward |= {
             f"{path.relative_to(ROOT)}: {'.'.join(name)}"
             for path in modules(room)
             if path.parent.name != room
             for name in imported(path)
-            if name[:2] == ("bccnd", room) and name[2] not in allowed[path.parent.name] | {path.parent.name}
+            if name[:2] == ("bccnd", room) and name[2] not in inside[path.parent.name]
         }
-        assert upward == set()
+    assert upward == set()
+    # Programs share with the daemon only how a UDP socket is opened.
+    shared = {name[2] for path in modules("endpoint") for name in imported(path) if name[:2] == ("bccnd", "net")}
+    assert shared == {"segment_opening"}
 
 
 def test_no_room_is_wide() -> None:

@@ -176,7 +176,7 @@ DROPS: Final = (
     ),
     usual(
         "fleet_hosts_evicted",
-        "The matrix of receivers and senders is full: the host heard least recently was removed.",
+        "The matrix of receivers and senders is full: the host heard least recently was removed, or a sender left out.",
         "Raise reports.max_hosts, or find the sender of so many host names.",
         _SOURCES,
     ),

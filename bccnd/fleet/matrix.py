@@ -128,9 +128,8 @@ class FleetMatrix:
         self._free: list[int] = []
         self._none_free_until = 0.0
         self._stepped = now
-        #: hosts evicted, and cells not shown because no column was free
+        #: hosts evicted, and counters of senders left out because no column was free
         self.evicted = 0
-        self.cells_ignored = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -246,7 +245,7 @@ class FleetMatrix:
         self._updated.update(dict.fromkeys(known, now))
         if len(known) < len(heard.hosts):
             shown = [one for one in heard.rows if self._find_column(one.host, now)]
-            self.cells_ignored += len(heard.hosts) - len(shown)
+            self.evicted += len(heard.hosts) - len(shown)
             heard = heard_hosts(shown)
         if not heard.hosts:
             return 0, 0

@@ -48,7 +48,7 @@ _DROP_TEXTS: Final = {
     "clients_refused": "Connections refused, by reason",
     "clients_ended": "Clients disconnected by the daemon, by reason",
     "client_errors": "Frames of clients refused, by reason",
-    "fleet_hosts_evicted": "Hosts removed from the matrix of receivers and senders to make room",
+    "fleet_hosts_evicted": "Hosts removed from or left out of the full matrix of receivers and senders",
     "identity_conflicts": "Datagrams from other senders that use the identity of a client of this host",
     "heartbeats_unwatched": "Heartbeats ignored: the table of watched sources is full",
     "copies_dropped": "Repeated copies of datagrams not sent: too many were waiting, or dedup.horizon had passed",

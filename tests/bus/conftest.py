@@ -1,5 +1,5 @@
 """Buses that these tests turn."""
 
-from tests.hubs import busy, loop, observed, small, town
+from tests.hubs import town
 
-__all__ = ["busy", "loop", "observed", "small", "town"]
+__all__ = ["town"]

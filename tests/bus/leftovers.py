@@ -33,6 +33,11 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
     assert len(hub.routes) == len(hub.bus.registry.by_pid) == len(here)
 
 
+def timers() -> int:
+    """How many timers there are in this process."""
+    return sum(type(one) is Timer for one in gc.get_objects())
+
+
 def kept_without_gc(cause: Callable[[], object], times: int) -> dict[str, int]:
     """Call a function that makes ``times`` things and ends them; return types of which as many objects stay.
 

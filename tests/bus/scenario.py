@@ -11,6 +11,7 @@ A word is a method of `Actor` with a client before it, or one of `Player`, with 
 
 - ``+601``: the seconds pass, and what is due then is done; ``~100``: nothing is done yet
 - ``published=5``, ``r.queued>0``: a figure, see `Player.figures` and `Actor.figures`
+- ``restart``: the daemon ends as before a restart, and another one goes on
 
 In the end all clients read all there is. Each message for a client has arrived, in the order in which its publisher
 sent it, or is part of a gap in its place; each gap is counted, and nothing waits.
@@ -18,17 +19,19 @@ sent it, or is part of a gap in its place; each gap is counted, and nothing wait
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core.matching.receivers import Receivers
 from bccnd.core.wire import frames
-from tests.bus.leftovers import every_charge_is_what_is_kept
-from tests.bus.packets import accounted, mode, unbatched
+from tests.bus.leftovers import every_charge_is_what_is_kept, timers
+from tests.bus.packets import accounted, unbatched
 from tests.handover.successors import Site
 from tests.rules import bus_limits
 from tests.support import ANN, BOB, TINY, Hub, dropped, gaps, refusals, turn_until
@@ -61,6 +64,7 @@ class Actor:
         self.sent: list[int] = []
         self.due: list[int] = []
         self.got: list[bytes] = []
+        self.packets = 0
         self.ordered = True
         self.gone = False
 
@@ -82,7 +86,9 @@ class Actor:
         return {
             "queued": client.queue.messages,
             "bytes": client.queue.bytes,
+            "charged": client.account.queue_bytes,
             "lost": client.lost,
+            "packets": self.packets,
             "patterns": client.subscriptions,
             "sources": "".join(sources[number] for number in self.numbers if sources[number] != SEGMENT),
         }
@@ -116,6 +122,7 @@ class Actor:
         def done() -> bool:
             self.hub.settle()
             packets = self.peer.waiting()
+            self.packets += len(packets)
             self.got += unbatched(packets)
             return not packets and not self.peer.client.queue
 
@@ -124,8 +131,14 @@ class Actor:
 
     def modes(self, modes: str) -> None:
         """Choose a soft and a hard mode and an order, each of which may be left out."""
-        mode(self.peer, *modes.split("/"))
+        for key, value in zip((frames.SOFT, frames.HARD, frames.ORDER), modes.split("/"), strict=False):
+            if value:
+                self.peer.send(frames.request(key + value.encode()))
         self.ordered = self.ordered and not modes.endswith(("stack", "random"))
+
+    def meta(self, _: str) -> None:
+        """Have what is known of the sender put before each message."""
+        self.peer.send(frames.request(frames.META_ON))
 
     def batch(self, _: str) -> None:
         self.peer.send(frames.request(frames.BATCH_ON))
@@ -203,6 +216,7 @@ class Player:
         self.sources: list[str] = []
         #: counted by daemons before this one
         self.before = {"published": 0, "deliveries": 0, "dropped": 0}
+        self.timers_before = 0
 
     def play(self, history: str) -> None:
         for place, word in enumerate(history.split()):
@@ -252,7 +266,6 @@ class Player:
             "ended": sum(counters.ended.all().values()),
             "clients": len(self.hub.bus.clients),
             "broadcast": len(self.hub.sent),
-            "timers": len(self.hub.loop._timers),
         }
 
     def messages(self, argument: str, source: str, actors: Iterable[Actor]) -> Iterator[tuple[bytes, bytes]]:
@@ -274,12 +287,12 @@ class Player:
             actor.sent = [number for number in actor.sent if number not in numbers]
 
     def segment(self, argument: str) -> None:
-        """Let the segment bring messages for all."""
+        """Let the segment bring messages for all; those behind a plus come at once with those before it."""
         self.bring(argument, self.actors.values())
 
     def bring(self, argument: str, actors: Iterable[Actor]) -> None:
         """Let the segment bring messages for these, all at once."""
-        brought = list(self.messages(argument, SEGMENT, actors))
+        brought = [one for part in argument.split("+") for one in self.messages(part, SEGMENT, actors)]
         receivers = Receivers(tuple([one.peer.client.fd for one in actors if one.takes(brought[0][0])]))
         self.hub.deliver(*((receivers, frames.message(key, payload)) for key, payload in brought))
         self.hub.turn(1)
@@ -298,13 +311,22 @@ class Player:
         self.settings = {**self.settings, section: changed} if section else changed
         self._reload()
 
+    def timers(self, most: str) -> None:
+        """Remember how many timers there are, or assert that at most so many more wait now."""
+        gc.collect()
+        waiting = timers()
+        if most:
+            assert waiting - self.timers_before <= int(most)
+        else:
+            self.timers_before = waiting
+
     def finish(self, _: str) -> None:
         """Let the bus end as it does before a restart."""
         self.hub.bus.acceptor.stop()
         self.hub.bus.finish(time.monotonic() + 60)
 
     def restart(self, _: str) -> None:
-        """Let another daemon go on, for a hub that is a `Site`."""
+        """Let another daemon go on."""
         assert isinstance(self.hub, Site)
         self.hub.stop()
         self.before = {name: int(self.figures()[name]) for name in self.before}
@@ -342,5 +364,11 @@ class Player:
             assert figures["deliveries"] == sum(len(actor.numbers) for actor in present)
 
 
-def play(hub: Hub, history: str, settings: dict[str, Any]) -> None:
-    Player(hub, settings).play(history)
+def play(folder: Path, history: str, settings: dict[str, Any]) -> None:
+    """Play a history on a bus with these settings, and one more address for clients of other users.
+
+    In one that has ``finish`` nothing is kept for a next daemon.
+    """
+    limits = bus_limits(**settings)
+    with Hub(folder, limits=limits) if "finish" in history else Site(folder, limits=limits, others=["path"]) as hub:
+        Player(hub, settings).play(history)

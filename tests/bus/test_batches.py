@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import socket
-from typing import Any
 
 import pytest
 
 from bccnd.core.matching.receivers import Receivers
-from bccnd.core.sending.message_groups import LENGTH, MAX_PORTION
 from bccnd.core.wire import frames
-from tests.bus.packets import clog, from_segment, numbered, numbers, to, unbatched
+from tests.bus.packets import numbered, numbers, to, unbatched
 from tests.support import Hub, Peer, dropped, turn_until
-
-both_modes = pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 
 
 def batch(hub: Hub, *peers: Peer, wanted: bool = True) -> None:
@@ -42,52 +37,13 @@ def test_a_message_alone_is_sent_at_once_behind_others(hub: Hub, gathered: int) 
         assert numbers(one.all()) == list(range(gathered + 1))
 
 
-def test_messages_of_a_round_share_a_packet_in_batch_mode(hub: Hub) -> None:
-    one = hub.connect(b"a")
-    for wanted in (False, True, True, False, False, True):
-        batch(hub, one, wanted=wanted)
-        for count in (2, 5, 1, 100):
-            from_segment(hub, [one], numbered(0, count))
-            together = wanted and count > 1
-            assert one.all() == ([frames.batch(numbered(0, count))] if together else numbered(0, count))
-        one.publish(b"a", *(frame[6:] for frame in numbered(0, 3)))
-        assert unbatched(one.all()) == numbered(0, 3)
-
-
-@both_modes
-def test_a_change_of_mode_keeps_the_order(hub: Hub, together: bool) -> None:
-    one = hub.connect(b"a")
-    batch(hub, one, wanted=together)
-    before, after = numbered(0, 3), numbered(3, 2)
-    hub.deliver(*to([one], before))
-    batch(hub, one, wanted=not together)
-    from_segment(hub, [one], after)
-    assert one.all() == ([frames.batch(before), *after] if together else [*before, frames.batch(after)])
-
-
-@pytest.mark.parametrize("more", [-1, 0, 1, 100_000])
-def test_oversized_message_is_sent_alone_in_order(hub: Hub, more: int) -> None:
-    one = batched(hub, b"a")
-    large = numbered(2, 1, b"y" * (MAX_PORTION - LENGTH - len(numbered(2, 1)[0]) + more))
-    sent = [*numbered(0, 2), *large, *numbered(3, 2)]
-    from_segment(hub, [one], sent)
-    assert one.all() == [frames.batch(sent[:2]), *large, frames.batch(sent[3:])]
-    assert (hub.bus.counters.deliveries, dropped(hub)) == (5, {})
-
-
-@both_modes
-def test_a_message_that_no_packet_can_hold_is_a_gap(hub: Hub, together: bool) -> None:
-    pair = [hub.connect(b"a"), hub.connect(b"a")]
-    batch(hub, *pair, wanted=together)
-    from_segment(hub, pair, [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)])
-    for one in pair:
-        assert unbatched(one.all()) == [*numbered(0, 2), frames.gap(1), *numbered(3, 2)]
-    assert (hub.bus.counters.deliveries, dropped(hub)) == (8, {"too_big": 2})
-
-
 def test_answers_wait_in_their_place_between_batches(hub: Hub) -> None:
     one = batched(hub, b"a")
-    count = clog(hub, one)
+    count = 0
+    while not one.client.queue:
+        hub.deliver(*to([one], numbered(count, 1, b"x" * 30_000)))
+        hub.turn(1)
+        count += 1
     for first in (count, count + 3):
         hub.deliver(*to([one], numbered(first, 3)))
         hub.bus.replies.answer(one.client, frames.SYNC, b"%d" % first)
@@ -95,7 +51,7 @@ def test_answers_wait_in_their_place_between_batches(hub: Hub) -> None:
     assert unbatched(one.all())[count:] == [*numbered(count, 3), syncs[0], *numbered(count + 3, 3), syncs[1]]
 
 
-@both_modes
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_messages_for_a_client_that_has_left_are_counted(hub: Hub, together: bool) -> None:
     one, other = hub.connect(b"a"), hub.connect(b"a")
     batch(hub, one, wanted=together)
@@ -117,11 +73,9 @@ def test_ended_client_gets_its_open_batch(hub: Hub) -> None:
     assert (hub.bus.counters.deliveries, dropped(hub)) == (8, {})
 
 
-@both_modes
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_reused_descriptor_gets_nothing_of_its_former_client(hub: Hub, together: bool, when: str) -> None:
+def test_reused_descriptor_gets_nothing_of_its_former_client(hub: Hub, when: str) -> None:
     one, witness, publisher = batched(hub, b"a"), hub.connect(b"a"), hub.connect()
-    batch(hub, witness, wanted=together)
     fd = one.client.fd
     if when == "before":
         hub.deliver(*to([one, witness], numbered(0, 3)))
@@ -149,29 +103,3 @@ def test_no_groups_are_kept_when_the_last_client_has_left(hub: Hub) -> None:
         one.close()
     turn_until(hub.loop, lambda: not hub.bus.clients, "their end")
     assert not any(one.single.groups or one.batched.groups for one in sets)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_of_many_sets_of_receivers_each_gets_its_messages(hub: Hub, seed: int) -> None:
-    chance = random.Random(seed)
-    peers = [hub.connect() for _ in range(7)]
-    # The same receivers again and again, as routes have them, and equal ones.
-    known = [tuple(chance.sample(range(7), chance.randint(1, 7))) for _ in range(6)]
-    routes = [Receivers(tuple([peers[place].client.fd for place in places])) for places in known]
-    due: list[list[bytes]] = [[] for _ in peers]
-    got: list[list[bytes]] = [[] for _ in peers]
-    serial = 0
-    for _ in range(60):
-        batch(hub, chance.choice(peers), wanted=chance.random() < 0.5)
-        found: list[tuple[Any, bytes]] = []
-        for frame in numbered(serial, chance.choice([1, 2, 40]), b"x" * chance.choice([0, 100, 1300, 70_000])):
-            serial += 1
-            which = chance.randrange(6)
-            found.append((routes[which] if chance.random() < 0.8 else Receivers(routes[which].all), frame))
-            for place in known[which]:
-                due[place].append(frame)
-        hub.deliver(*found)
-        for packets, peer in zip(got, peers, strict=True):
-            packets += unbatched(peer.all())
-    assert got == due
-    assert hub.bus.counters.deliveries == sum(map(len, due))

@@ -41,6 +41,15 @@ KEYS: Final = [
     *(b"!/bccn/x", b"!/tap/accepted", b"!/cred/x", b"!/cred////x", b"!/cred//4001//x", b"!/cred/0/0//x", b"!/cred///"),
     *(b"!/cred/%d///x" % ANN.gid, b"!/cred///%d/x" % os.getpid(), b"x" * 1025),
 ]
+#: requests that are none
+WRONG: Final = [
+    *b", ,echo,echo/,echo/ON,echo/on/,echo/on , echo/on,echo/yes,echo/\xff,!/echo/on".split(b","),
+    *b"blocking,blocking/soft,blocking/soft/,blocking/soft/queue/x,blocking/soft/QUEUE,blocking/soft/none".split(b","),
+    *b"blocking/hard/queue,blocking/hard/,blocking/medium/block,order/,order/fifo,order/queue ".split(b","),
+    *b"!/bccn/,!/bccn/WHOAMI,!/bccn/whoami/,!/bccn/meta,!/bccn/meta/,!/bccn/meta/on/,!/bccn/local".split(b","),
+    *b"!/bccn/local/,!/bccn/gap,!/bccn/error,!/bccn/tags,!/bccn/tag/x,!/cred/,!/cred/whoami/,!/tap/".split(b","),
+    *(b"whoami", b"SUB a", b"k" * 5000, b"nosuch", b"order/x"),
+]
 #: what Ann may do while the rules are in force, and which of the patterns above that covers, by her dialect
 ANNS_RULE: Final = Rule(uid=ANN.uid, publish=(b"a/", b"!/app/", b"!"), subscribe=(b"a/", b"!/app/"), tag=False)
 ANNS_PATTERNS: Final = {
@@ -287,8 +296,8 @@ def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> b
     if kind < 0.95:
         controls = [b"echo/on", b"echo/off", frames.META_ON, frames.META_OFF, frames.WHOAMI, frames.CRED_WHOAMI]
         controls += [frames.BATCH_ON, frames.BATCH_OFF, frames.LOCAL_ON, frames.LOCAL_OFF]
-        others = [b"", b"nosuch", frames.GAP, frames.ERROR, frames.STATS, b"blocking/soft/", b"order/x", b"k" * 2000]
-        key = chance.choice([*controls, frames.SYNC, frames.TAG, frames.TAG, chance.choice(others)])
+        wrong = [chance.choice(WRONG) for _ in range(3)]
+        key = chance.choice([*controls, frames.SYNC, frames.TAG, frames.TAG, frames.STATS, *wrong])
         return frames.request(key, chance.choice([None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"a\0b"]))
     return chance.choice(
         [b"", b"MSG", b"MSG a", b"sub a", b"SUB", b"nonsense", b"\0" * 100, b" ", b"MSG  \0", b"X" * 500]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from itertools import product
 from pathlib import Path
@@ -9,17 +10,28 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.bus.clients.access_rules import admit_all
 from bccnd.bus.clients.client import HARD_MODES, SOFT_MODES
-from bccnd.core.wire import frames
+from bccnd.core.wire.frames import MAX_PACKET
 from tests.bus import scenario
-from tests.bus.packets import clog, collect, mode, numbered
-from tests.handover.successors import Site
-from tests.rules import bus_limits
-from tests.support import Hub, dropped, gaps, slow, turn_until
 
 #: little for each client, and a patience that does not end before a test does
 LITTLE: Final[dict[str, Any]] = {"queue": {"messages": 20, "bytes": 100_000}, "patience": 600.0}
+
+#: bytes of the longest message that a packet holds under its key
+LARGEST: Final = MAX_PACKET - 12
+SOFT, HARD = ([name.decode() for name in names] for names in (SOFT_MODES, HARD_MODES))
+
+
+def in_modes(soft: str, hard: str) -> str:
+    """Clients in these modes and each order; they read now and then, unless they are to be ended."""
+    ends = "error" in (soft, hard) and (soft, hard) != ("block", "error") and soft != "discard"
+    blocks = soft == "block" or (soft, hard) == ("queue", "block")
+    part = "segment:1 p.send:1 " * 15 + ("" if ends else "r.read s.read t.read ")
+    end = "r.ended s.ended t.ended ended=3" if ends else "ended=0"
+    waits = "slowed>0" if blocks else "slowed=0 published=60"
+    modes = f"r.modes:{soft}/{hard} s.modes:{soft}/{hard}/stack s.batch t.modes:{soft}/{hard}/random"
+    return f"{modes} {part * 4} {end} {waits}"
+
 
 #: histories by the settings of their bus
 HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
@@ -35,7 +47,7 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             f"under {key} publishers wait, too": f"e.modes:block e.clog p.send:1:20:{key} p.waits e.read p.goes"
             for key in ("a", "two_words", "!/app/x", "!", "!relay01/*")
         },
-        "blocking again and again leaves no timers": "r.modes:block p.send:300 r.read slowed>20 timers<3",
+        "blocking again and again leaves no timers": "timers r.modes:block p.send:300 r.read slowed>20 timers:2",
         "answers do not take the place of messages": "r.clog:5 r.ask:30:!/bccn/whoami p.send:5:100 r.read lost=0",
         "requests behind a message that waits wait": (
             "r.modes:block r.clog p.send:1 p.subscribe:b p.patterns=0 r.read p.patterns=1"
@@ -85,6 +97,61 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             )
             for modes in ("error/discard", "queue/error")
         },
+        **{f"in modes {'/'.join(modes)} all is got": in_modes(*modes) for modes in product(SOFT, HARD)},
+        "messages of a round share a packet in batch mode": (
+            "w.batch segment:5:1 w.read w.packets=1 segment:100:1 w.read w.packets=2 w.batch segment:1 w.read"
+            " w.packets=3 w.single w.single segment:5:1 w.read w.packets=8 w.batch segment:5:1 w.read w.packets=9"
+        ),
+        **{
+            f"{how}, a message that no packet can hold is a gap in its place": (
+                f"w.{how} segment:2:1+1:20000000+2:1 w.read lost=1 dropped=1"
+            )
+            for how in ("batch", "single")
+        },
+        "more than a packet holds is in several, and what is large alone": (
+            "w.batch segment:9:10000 w.read w.packets=2 segment:2:1+1:70000+2:1 w.read w.packets=5 lost=0"
+        ),
+        "answers that are not read are bounded": "r.ask:2000:!/bccn/whoami r.bytes<5000 lost=0 r.read p.send:1 p.goes",
+        "the largest packets reach a client that has a small buffer": (
+            f"r.here p.send:1 p.send:1:{LARGEST} p.send:1 p.send:1:{LARGEST} p.send:1 r.read lost=0 broadcast=3"
+        ),
+        "a full queue blocks until half of it was read": (
+            "r.modes:/block r.clog:20 p.send:1 p.waits r.read:4 p.waits r.queued>10 r.read:9 p.goes lost=0"
+        ),
+        "one that has room resumes few publishers": (
+            f"r.modes:block r.clog {' '.join(f'p{n}.send:1:3000' for n in range(20))} slowed=20 r.read slowed<60"
+        ),
+        "one that half-closes and waits for nothing is ended": "p.here p.shut clients=0",
+        "publishers that wait do so under the next daemon": (
+            "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0 broadcast=5"
+        ),
+        "messages that wait are sent by the next daemon": (
+            "r.clog:20 p.here restart r.queued=20 r.read lost=0 p.send:5 p.goes"
+        ),
+        **{
+            f"with {modes} a client blocks publishers of its user only": (
+                f"rA.modes:{modes} rA.clog:20 pA.send:1 pA.waits pB.send:1 pB.goes p.send:1 p.goes"
+            )
+            for modes in ("block", "/block")
+        },
+        **{
+            f"with {modes} one of root's blocks all": (
+                f"r.modes:{modes} r.clog:20 pA.send:1 pA.waits p.send:1 p.waits slowed=2"
+            )
+            for modes in ("block", "/block")
+        },
+    }),
+    ({"queue": {"bytes": 20_000}}, {
+        # As it was sent the first message still fits, but not with what is put before it.
+        f"of {size} bytes, a message with meta waits for room": (
+            f"r.meta r.modes:/block r.clog:15 p.send:1:{size} p.send:50 p.waits published=0 r.bytes<20001 r.read lost=0"
+        )
+        for size in (4708, 4758, 4808)
+    }),
+    ({"queue": {"messages": 1000}, "user": {"queue_bytes": 20_000}}, {
+        "all queues of a user share one limit": (
+            f"rA.here sA.here tA.here rB.here {'p.send:1 rA.charged<20001 ' * 15} rA.lost>0 rB.lost=0 rA.read sA.read"
+        ),
     }),
     ({"queue": {"messages": 200, "bytes": 60 << 20}}, {
         "many that publish at once wait as soon as it is full": (
@@ -126,7 +193,7 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
             " r.read r.sources=upqopqo limited<8"
         ),
         "all that wait for the rate of a user have one timer": (
-            "u.send:1 p.send:2 q.send:2 o.send:2 limited=3 timers=1 +100 published=2 timers<3"
+            "timers u.send:1 p.send:2 q.send:2 o.send:2 limited=3 timers:1 +100 published=2 timers:2"
         ),
         "none overtakes those that wait for the rate": (
             "r.here p.send:1 q.send:1 q.waits ~100 o.send:1 o.waits +0 +100 r.read r.sources=pqo"
@@ -151,40 +218,28 @@ HISTORIES: Final[list[tuple[dict[str, Any], dict[str, str]]]] = [
         "and as long as a longer one": "r.modes:block r.clog p.send:1 limit:patience:900 +601 p.waits +601 p.goes",
     }),
 ]  # fmt: skip
-ROWS: Final = [(settings, name, words) for settings, table in HISTORIES for name, words in table.items()]
-#: clients of Ann, of Bob and of root, which block in one of two ways
-BLOCKING: Final = {
-    "a client blocks publishers of its user only": "rA.clog:20 pA.send:1 pA.waits pB.send:1 pB.goes p.send:1 p.goes",
-    "one of root's blocks all": "r.clog:20 pA.send:1 pA.waits p.send:1 p.waits slowed=2",
-}
+ROWS: Final = {name: (settings, words) for settings, table in HISTORIES for name, words in table.items()}
 
 
-@pytest.mark.parametrize(("settings", "name", "history"), ROWS, ids=[row[1] for row in ROWS])
-def test_histories(tmp_path: Path, settings: dict[str, Any], name: str, history: str) -> None:
-    with Hub(tmp_path, limits=bus_limits(**settings)) as hub:
-        scenario.play(hub, history, settings)
+@pytest.mark.parametrize("name", ROWS)
+def test_histories(tmp_path: Path, name: str) -> None:
+    settings, history = ROWS[name]
+    scenario.play(tmp_path, history, settings)
 
 
-@pytest.mark.parametrize("modes", ["block", "/block"])
-@pytest.mark.parametrize("name", BLOCKING)
-def test_histories_of_users(tmp_path: Path, name: str, modes: str) -> None:
-    history = BLOCKING[name]
-    with Hub(tmp_path, limits=bus_limits(**LITTLE), others=[("path", admit_all)]) as hub:
-        scenario.play(hub, f"{history.partition('.')[0]}.modes:{modes} {history}", LITTLE)
-
-
-@pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
-@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
-def test_in_every_mode_all_that_was_sent_is_got(tmp_path: Path, soft: str, hard: str) -> None:
-    ends = "error" in (soft, hard) and (soft, hard) != ("block", "error") and soft != "discard"
-    blocks = soft == "block" or (soft, hard) == ("queue", "block")
-    part = "segment:1 p.send:1 " * 15 + ("" if ends else "r.read ")
-    end = "r.ended ended=1" if ends else "ended=0"
-    for order, how in product(("queue", "stack", "random"), ("single", "batch")):
-        history = f"r.modes:{soft}/{hard}/{order} r.{how} {part * 4} {end} published=60 slowed{'>' if blocks else '='}0"
-        (tmp_path / f"{order} {how}").mkdir()
-        with Hub(tmp_path / f"{order} {how}", limits=bus_limits(**LITTLE)) as hub:
-            scenario.play(hub, history, LITTLE)
+@pytest.mark.parametrize(
+    ("event", "shown", "history"),
+    [
+        ("client_slow", {"patterns": "'a', 'b/'"}, "r.subscribe:b/ segment:100"),
+        ("client_not_reading", {}, "r.modes:block r.clog p.send:1 +601 p.goes"),
+    ],
+)
+def test_a_slow_client_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, event: str, shown: dict[str, str], history: str
+) -> None:
+    scenario.play(tmp_path, history, LITTLE)
+    (record,) = [one for one in caplog.records if getattr(one, "event", "") == event]
+    assert {"pid": os.getpid(), **shown}.items() <= vars(record)["fields"].items()
 
 
 def words(chance: random.Random) -> str:
@@ -207,82 +262,10 @@ def words(chance: random.Random) -> str:
     return chance.choice([*usual * 6, *seldom * 2, *rare])
 
 
-@pytest.mark.parametrize(
-    "history",
-    [
-        "r.modes:block r.clog p.send:5 p.waits restart p.waits r.read p.goes lost=0 broadcast=5",
-        "r.clog:20 p.here restart r.queued=20 r.read lost=0 p.send:5 p.goes",
-    ],
-    ids=["publishers that wait", "messages that wait"],
-)
-def test_the_next_daemon_goes_on_with(tmp_path: Path, history: str) -> None:
-    with Site(tmp_path, limits=bus_limits(**LITTLE)) as hub:
-        scenario.play(hub, history, LITTLE)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_whatever_happens_every_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     queue, user = {"messages": 8, "bytes": 20_000}, {"queue_bytes": chance.choice((40_000, 4 << 20))}
     settings: dict[str, Any] = {"queue": queue, "user": user, "patience": chance.choice((60.0, 0.02))}
-    with Site(tmp_path, limits=bus_limits(**settings), others=["path"]) as hub:
-        scenario.play(hub, f"r.here sA.here t.here wB.here {' '.join(words(chance) for _ in range(80))}", settings)
-
-
-@pytest.mark.parametrize("short", [0, 1, 50, 100])
-def test_bytes_of_meta_count_before_a_publisher_goes_on(tmp_path: Path, short: int) -> None:
-    with Hub(tmp_path, limits=bus_limits(queue={"messages": 10_000, "bytes": 20_000})) as hub:
-        one, publisher, part = slow(hub, b"a"), hub.connect(), b"x" * 1000
-        mode(one, hard="block")
-        one.send(frames.request(frames.META_ON))
-        one.all()
-        count = clog(hub, one, 15, part)
-        # As it was sent it still fits, but not with what meta puts before it.
-        room = 20_000 - one.client.queue.bytes - len(b"MSG a\0") - short
-        publisher.send(b"MSG a\0" + b"x" * room, *numbered(0, 50, part))
-        hub.settle()
-        assert publisher.client.published == 0
-        assert one.client.queue.bytes <= 20_000
-        assert gaps(collect(one, count + 51)) == 0
-        assert dropped(hub) == {}
-
-
-def test_a_full_queue_blocks_until_half_of_it_was_read(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, hard="block")
-    publisher.send(*numbered(0, 200, b"x" * 1000))
-    small.settle()
-    published, before = small.bus.counters.published, one.client.queue.messages
-    assert before == 20
-    while small.bus.counters.published == published:
-        one.waiting()
-        before = one.client.queue.messages
-        small.turn(2)
-    # Half of the queue had been taken, and not more than one look at the socket before.
-    assert before > 10 or one.client.queue.messages >= 10
-
-
-def test_a_slow_reader_with_room_resumes_few_publishers(small: Hub) -> None:
-    one, publishers = slow(small, b"a"), [small.connect() for _ in range(20)]
-    mode(one, soft="block")
-    clog(small, one)
-    for publisher in publishers:
-        publisher.publish(b"a", b"y" * 3000)
-        small.settle()
-    while small.bus.counters.published < len(publishers):
-        before, held = small.bus.counters.published, small.bus.counters.held["slow_reader"]
-        one.waiting()
-        small.turn()
-        # Besides those that could publish only one was tried.
-        assert small.bus.counters.held["slow_reader"] - held <= max(1, small.bus.counters.published - before)
-
-
-def test_a_client_that_blocks_without_reading_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with Hub(tmp_path, limits=bus_limits(patience=0.01)) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, soft="block")
-        clog(hub, one)
-        publisher.publish(b"a", b"x")
-        turn_until(hub.loop, lambda: hub.bus.counters.published, "the end of patience")
-    (record,) = [one for one in caplog.records if getattr(one, "event", "") == "client_not_reading"]
-    assert vars(record)["remedy"]
+    history = f"r.here sA.here t.here wB.here {' '.join(words(chance) for _ in range(80))}"
+    scenario.play(tmp_path, history, settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,20 +56,6 @@ def test_a_negative_number_is_a_payload(bus: bccnd.Connection, number: str) -> N
         assert isinstance(message, bccnd.Message)
         assert message.text == number
     assert bccn(bus, "pub", "a", "-x").returncode == 2
-
-
-def test_publishing_from_a_terminal_says_that_it_reads(bus: bccnd.Connection) -> None:
-    master, slave = pty.openpty()
-    command = [BCCN, "--socket", bus.path, "pub", "a"]
-    try:
-        with subprocess.Popen(command, stdin=slave, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            assert "terminal" in process.stderr.readline()
-            os.write(master, b"one\n\x04")
-            assert process.wait(PATIENCE) == 0
-    finally:
-        os.close(master)
-        os.close(slave)
 
 
 @pytest.mark.parametrize(

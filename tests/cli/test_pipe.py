@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,72 +17,47 @@ import bccnd
 from bccnd.cli.pipe.json_lines import MAX_LEVELS, MAX_LINE, BadLineError, read_operation, write_line
 from bccnd.core.formats.strict_json import nested_deeper
 from tests.e2e.harness import BIN, Daemon
-from tests.support import PATIENCE, Closing, wait
+from tests.support import PATIENCE, Closing
 
 SYNC = {"op": "sync", "id": "the end"}
 
 
 class Pipe(Closing):
-    """A ``bccn pipe`` that runs: ``lines`` are those that it has written so far."""
+    """A ``bccn pipe`` that runs; its lines are read as the test asks for them."""
 
     def __init__(self, daemon: Daemon, *arguments: str) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            [str(BIN / "bccn"), "--socket", str(daemon.bus), "pipe", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
+        ends = subprocess.PIPE
+        command = daemon.tool_command("pipe", *arguments)
+        self.process = subprocess.Popen(command, stdin=ends, stdout=ends, stderr=ends)
+        assert self.process.stdin is not None
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(json.loads(line))
+        self.input, self.output = self.process.stdin, self.process.stdout
 
     def send(self, *operations: object) -> None:
-        assert self.process.stdin is not None
         for one in operations:
-            line = one if isinstance(one, bytes) else json.dumps(one).encode()
-            self.process.stdin.write(line + b"\n")
-        self.process.stdin.flush()
+            self.input.write((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n")
+        self.input.flush()
 
     def take(self, count: int) -> list[dict[str, Any]]:
         """The next lines."""
-        wait(lambda: len(self.lines) >= count or self.process.poll() is not None, f"{count} lines")
-        taken, self.lines = self.lines[:count], self.lines[count:]
-        return taken
+        return [json.loads(self.output.readline()) for _ in range(count)]
 
     def find(self, **fields: object) -> dict[str, Any]:
-        """Wait for a line with these fields; forget those before."""
-        found: list[dict[str, Any]] = []
+        """The next line with these fields."""
+        while not fields.items() <= (line := self.take(1)[0]).items():
+            pass
+        return line
 
-        def there() -> bool:
-            while self.lines and not found:
-                line = self.lines.pop(0)
-                if fields.items() <= line.items():
-                    found.append(line)
-            return bool(found)
-
-        wait(there, f"{fields}")
-        return found[0]
-
-    def end(self) -> tuple[int, bytes]:
-        assert self.process.stdin is not None
+    def end(self) -> tuple[int, list[dict[str, Any]], bytes]:
+        """Close its input; return its status, the lines that were left, and what is on standard error."""
+        self.input.close()
+        lines = [json.loads(line) for line in self.output]
         assert self.process.stderr is not None
-        self.process.stdin.close()
-        status = self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
-        return status, self.process.stderr.read()
+        return self.process.wait(PATIENCE), lines, self.process.stderr.read()
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        with self.process:  # which closes its streams
+            self.process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +98,7 @@ def test_each_operation_is_answered_in_its_place(pipe: Pipe) -> None:
     assert everyone.items() >= {"event": "message", "chan": "!", "form": "all", "payload": "all"}.items()
     pipe.send({"op": "send_to", "to": name, "payload": "me"})
     assert pipe.take(1)[0].items() >= {"chan": f"!{name}", "form": "directed", "payload": "me"}.items()
-    assert pipe.end() == (0, b"")
-    assert pipe.lines == []
+    assert pipe.end() == (0, [], b"")
 
 
 def _id() -> dict[str, object]:
@@ -168,7 +141,7 @@ def test_each_refusal_belongs_to_its_operation(pipe: Pipe) -> None:
         refused("too_long", "y" * 1024, id=9),
         {"event": "done", **_id()},
     ]
-    assert pipe.end() == (0, b"")
+    assert pipe.end() == (0, [], b"")
 
 
 BAD = [
@@ -214,14 +187,8 @@ def test_all_is_published_before_the_end(daemon: Daemon) -> None:
     lines = b"".join(b'{"op": "publish", "chan": "last/%d", "payload": "x"}\n' % number for number in range(800))
     with daemon.connect() as bus, bus.subscribe("last/", limit=1000) as last:
         bus.sync()
-        done = subprocess.run(
-            [str(BIN / "bccn"), "--socket", str(daemon.bus), "pipe"],
-            input=lines.removesuffix(b"\n"),
-            capture_output=True,
-            check=True,
-            timeout=PATIENCE,
-        )
-        assert done.stdout == b""
+        done = daemon.tool("pipe", stdin=lines.removesuffix(b"\n"))
+        assert (done.returncode, done.stdout) == (0, b"")
         got = [last.receive(PATIENCE) for _ in range(800)]
     assert [one.chan for one in got if isinstance(one, bccnd.Message)] == [f"last/{number}" for number in range(800)]
 
@@ -247,38 +214,27 @@ def test_the_daemon_goes_and_comes_back(tmp_path: Path) -> None:
         assert pipe.find(event="identity")["src"] == name
         daemon.kill()
         pipe.find(event="away")
-        status, error = pipe.end()
+        status, _, error = pipe.end()
         assert (status, bool(error)) == (4, True)
         daemon.start()
 
 
 def test_what_a_slow_reader_loses_is_told_and_input_goes_on(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "d") as daemon, daemon.connect() as bus:
-        process = subprocess.Popen(
-            [str(BIN / "bccn"), "--socket", str(daemon.bus), "pipe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        with process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(b'{"op": "subscribe", "pattern": "a", "id": 1}\n')
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline()) == {"event": "done", "id": 1}
-            sent = 20_000
-            for _ in range(sent):
-                bus.publish("a", b"x" * 1000)
-            bus.subscribe("b")
-            assert bus.sync(PATIENCE) == []
-            for number in range(3000):
-                process.stdin.write(b'{"op": "publish", "chan": "b", "payload": "%d"}\n' % number)
-            process.stdin.flush()
-            got = [bus.receive(PATIENCE) for _ in range(1000)]  # though nobody reads what comes out
-            assert all(isinstance(one, bccnd.Message) for one in got)
-            process.stdin.close()
-            lines = [json.loads(line) for line in process.stdout]
-            received = sum(line["event"] == "message" for line in lines)
-            lost = sum(line["lost"] for line in lines if line["event"] == "gap")
-            assert lost > 0
-            assert received + lost == sent
+    with Daemon(tmp_path / "d") as daemon, daemon.connect() as bus, Pipe(daemon) as pipe:
+        pipe.send({"op": "subscribe", "pattern": "a", "id": 1})
+        assert pipe.take(1) == [{"event": "done", "id": 1}]
+        sent = 20_000
+        for _ in range(sent):
+            bus.publish("a", b"x" * 1000)
+        bus.subscribe("b")
+        assert bus.sync(PATIENCE) == []
+        pipe.send(*({"op": "publish", "chan": "b", "payload": f"{number}"} for number in range(3000)))
+        got = [bus.receive(PATIENCE) for _ in range(1000)]  # though nobody reads what comes out
+        assert all(isinstance(one, bccnd.Message) for one in got)
+        status, lines, _ = pipe.end()
+        received = sum(line["event"] == "message" for line in lines)
+        lost = sum(line["lost"] for line in lines if line["event"] == "gap")
+        assert (status, lost > 0, received + lost) == (0, True, sent)
 
 
 def test_ends_as_other_programs_do(daemon: Daemon, tmp_path: Path) -> None:
@@ -291,8 +247,7 @@ def test_ends_as_other_programs_do(daemon: Daemon, tmp_path: Path) -> None:
         assert pipe.process.wait(PATIENCE) == 1
     command = [str(BIN / "bccn"), "--socket", str(tmp_path / "nowhere"), "pipe"]
     assert subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 4
-    limited: Callable[[str], Daemon] = lambda name: Daemon(tmp_path / name, {"bus": {"max_clients": 1}})  # noqa: E731
-    with limited("few") as few, few.connect() as bus:
+    with Daemon(tmp_path / "few", {"bus": {"max_clients": 1}}) as few, few.connect() as bus:
         bus.sync()
         with Pipe(few) as pipe:
             assert pipe.process.wait(PATIENCE) == 1

@@ -191,18 +191,3 @@ def restarted(bare: Bare, bus: Any) -> None:
     """Let another daemon come, and the client be told."""
     bare.restart()
     assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-
-
-@contextlib.contextmanager
-def away(bare: Bare, bus: Any) -> Iterator[None]:
-    """Let the daemon be away meanwhile, and the client know that it is, and then that it is back."""
-    bare.stop()
-    assert bus.receive(0.05) is None
-    yield
-    bare.start()
-    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let calls give up soon."""
-    monkeypatch.setattr("bccnd.client.session.PATIENCE", 0.1)

@@ -60,21 +60,6 @@ def payload(event: Event | None) -> bytes:
 
 
 @played
-async def test_each_task_publishes_in_its_order(bus: AsyncConnection, bare: Bare) -> None:
-    async def one(name: str) -> None:
-        for number in range(50):
-            await bus.publish(name, str(number))
-
-    await asyncio.gather(*(one(f"task{number}") for number in range(40)))
-    assert await bus.sync() == []
-    for name in range(40):
-        head = b"MSG task%d\0" % name
-        assert [packet for packet in bare.received[0] if packet.startswith(head)] == [
-            head + b"%d" % n for n in range(50)
-        ]
-
-
-@played
 async def test_each_event_goes_to_one_of_those_who_receive(bus: AsyncConnection, bare: Bare) -> None:
     got: list[bytes] = []
 

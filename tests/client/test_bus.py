@@ -140,20 +140,6 @@ def test_many_messages_are_sent_in_order_each_once(
             other.publish_many([("a", "before"), wrong])
 
 
-def test_a_sync_gives_what_was_refused_since_the_last(one: Connection) -> None:
-    one.subscribe("a")
-    one.publish("a", "1")
-    one.publish("two words", "x")
-    one.unsubscribe("nosuch")
-    one.publish("a", "2")
-    assert one.sync(PATIENCE) == [Refusal("bad_channel", "two words"), Refusal("not_subscribed", "nosuch")]
-    assert one.sync(PATIENCE) == []
-    assert [message(one).payload, message(one).payload] == [b"1", b"2"]
-    assert one.receive(0) is None
-    one.publish("two words")  # without a sync, a refusal is an event
-    assert one.receive(PATIENCE) == Refusal("bad_channel", "two words")
-
-
 def test_a_busy_daemon_is_waited_for_as_long_as_asked(hub: Hub, join: Join) -> None:
     with join(hub.path) as connection:
         for _ in range(8):

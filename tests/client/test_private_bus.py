@@ -1,18 +1,21 @@
-"""`bccnd.testing` in a project of a user: each test has a bus of its own, which ends with it."""
+"""`bccnd.testing` for tests of programs: each has a bus of its own, which ends with it."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support import PATIENCE, wait
+import bccnd
+from bccnd import testing
+from tests.support import PATIENCE, ROOT, wait
+
+bus = testing.bus
 
 _PROGRAM: Final = """
 import bccnd
@@ -22,110 +25,70 @@ with bccnd.connect() as bus:
     for message in bus:
         bus.publish("alarm/" + message.chan, message.payload)
 """
-_CONFTEST: Final = 'pytest_plugins = ["bccnd.testing"]'
-_TESTS: Final = """
-import subprocess
-import sys
+_KILLED: Final = """
+import os
+import signal
 
-import bccnd
-import bccnd.testing
-import pytest
+from bccnd.testing import private_bus
+
+with private_bus() as bus:
+    print(bus.path, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_a_program_that_is_started(bus):
+def test_a_program_that_is_started_finds_the_bus(bus: testing.PrivateBus) -> None:
     alarms = bus.connect()
     alarms.subscribe("alarm/")
-    program = subprocess.Popen([sys.executable, "program.py"])
-    try:
+    with subprocess.Popen([sys.executable, "-c", _PROGRAM], cwd=ROOT) as program:
         bus.wait_for_receivers("door/7")
         bus.connect().publish("door/7", "open")
-        message = alarms.receive(timeout=10)
-        assert (message.chan, message.text) == ("alarm/door/7", "open")
-        assert message.src.startswith("test/")
-    finally:
+        message = alarms.receive(PATIENCE)
         program.terminate()
-        program.wait(10)
+    assert isinstance(message, bccnd.Message)
+    assert (message.chan, message.text, message.src[:5]) == ("alarm/door/7", "open", "test/")
 
 
-def test_other_hosts_are_heard_and_other_buses_are_not(bus):
+def test_other_hosts_are_heard_and_other_buses_are_not(bus: testing.PrivateBus) -> None:
     with pytest.raises(TimeoutError):
         bus.wait_for_receivers("door/7", timeout=0)
     other = bus.add_host("relay02")
     inbox = other.connect()
     inbox.subscribe("door/")
     other.wait_for_receivers("door/7")
-    with bccnd.testing.private_bus() as stranger:
+    with testing.private_bus() as stranger:
         stranger.connect().publish("door/7", "of another bus")
     bus.connect().publish("door/7", "shut")
-    assert inbox.receive(timeout=10).text == "shut"
     with bccnd.Endpoint("relay03/sensor/7", bus.address, bus.port) as sensor:
         sensor.send("door/7", b"open")
-    assert inbox.receive(timeout=10).src == "relay03/sensor/7"
+    found = [next(iter(inbox)) for _ in range(2)]
+    assert {(message.text, message.src.partition("/")[0]) for message in found} == {
+        ("shut", "test"),
+        ("open", "relay03"),
+    }
 
 
-def test_sections_of_the_configuration():
-    with bccnd.testing.private_bus(access=[{"publish": ["door/"]}]) as bus:
+def test_a_bus_has_the_given_sections_of_the_configuration() -> None:
+    with testing.private_bus(access=[{"publish": ["door/"]}]) as bus:
         client = bus.connect()
         client.publish("alarm/fire", "")
         assert [refusal.reason for refusal in client.sync()] == ["not_permitted"]
-    with pytest.raises(bccnd.BccndError, match="dedupp"), bccnd.testing.private_bus(dedupp={}):
+    with pytest.raises(bccnd.BccndError, match="dedupp"), testing.private_bus(dedupp={}):
         pass
-"""
-_KILLED: Final = """
-import os
-import signal
 
 
-def test_that_is_killed(bus):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+def test_a_daemon_ends_even_if_its_test_is_killed() -> None:
+    with tempfile.TemporaryDirectory(prefix="bus") as folder:  # short enough for the path of a socket
+        environment = {**os.environ, "TMPDIR": folder}
+        command = [sys.executable, "-c", _KILLED]
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL
 
+        def is_gone() -> bool:
+            try:
+                bccnd.connect(done.stdout.strip()).close()
+            except bccnd.BusError:
+                return True
+            return False
 
-@pytest.fixture
-def short_folder() -> Iterator[Path]:
-    """A folder whose path leaves room for that of a socket, which Linux limits to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="bus") as name:
-        yield Path(name)
-
-
-def run_pytest(folder: Path, temporary: Path, tests: str) -> subprocess.CompletedProcess[str]:
-    for name, text in (("program.py", _PROGRAM), ("conftest.py", _CONFTEST), ("test_program.py", tests)):
-        (folder / name).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "--rootdir", str(folder), "-p", "no:cacheprovider"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**environment, "TMPDIR": str(temporary)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE * 2,
-    )
-
-
-def processes_of(folder: Path) -> list[Path]:
-    """The processes whose command line names a folder."""
-    paths = [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    return [path for path in paths if str(folder).encode() in _read(path)]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:  # it has ended
-        return b""
-
-
-def test_tests_of_a_user_have_private_buses(tmp_path: Path, short_folder: Path) -> None:
-    done = run_pytest(tmp_path, short_folder, _TESTS)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
-    assert list(short_folder.iterdir()) == []
-    assert processes_of(short_folder) == []
-
-
-def test_a_daemon_ends_even_if_its_test_is_killed(tmp_path: Path, short_folder: Path) -> None:
-    done = run_pytest(tmp_path, short_folder, _KILLED)
-    assert done.returncode < 0, done.stdout + done.stderr
-    wait(lambda: not processes_of(short_folder), "the daemon to end")
+        wait(is_gone, "the daemon to end")

@@ -110,17 +110,6 @@ def ask(session: Session, key: bytes, payload: bytes | None = None) -> Request:
     return sent(session, session.request(key, payload))
 
 
-def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
-    session = Session()
-    ask(session, frames.STATS, b"clients").abandoned = True
-    marker, request = session.request(frames.STATS, b"daemon")
-    assert marker.key == frames.SYNC
-    sent(session, [marker, request])
-    reads(session, marker.frame, frames.control(frames.STATS, b"the daemon"))
-    assert request.answer == b"the daemon"
-    assert len(session.request(frames.STATS)) == 1
-
-
 def test_a_sync_confirms_what_was_published() -> None:
     session = Session()
 

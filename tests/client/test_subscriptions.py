@@ -16,7 +16,7 @@ import bccnd.aio
 from bccnd.client.event_queues import MAX_EVENTS, MAX_INBOX
 from bccnd.client.transport import MOST
 from bccnd.core.wire import frames
-from tests.client.sessions import BATCH, META, Bare, away, batch, frame, restarted, without_syncs
+from tests.client.sessions import BATCH, META, Bare, batch, frame, without_syncs
 from tests.endpoint.segments import in_threads
 from tests.refusals import refused
 from tests.support import PATIENCE
@@ -34,78 +34,6 @@ def send(bare: Bare, *messages: str) -> None:
         bare.send(frame(chan.encode(), payload.encode()))
 
 
-def test_a_subscription_takes_what_matches_it(bare: Bare, bus: Any) -> None:
-    bus.subscribe("a/")
-    checker, late = bus.subscribe("a/door/*", "b"), bus.subscribe("a/late")
-    send(bare, "a/x 1", "a/door/1 2", "b 3", "! 4", "a/late 5", "a/door/2 6")
-    assert payloads(checker, 3) == [b"2", b"3", b"6"]
-    assert payloads(bus, 2) == [b"1", b"4"]
-    assert payloads(late, 1) == [b"5"]  # it waited until its first use
-    send(bare, "a/door/1 7", "a/late 8", "a/x 9")
-    assert payloads(bus, 1) == [b"9"]
-    assert (payloads(late, 1), payloads(checker, 1)) == ([b"8"], [b"7"])
-    bare.heard(b"SUB a/late")
-    assert without_syncs(bare.received[0])[2:] == [b"SUB a/", b"SUB a/door/*", b"SUB b", b"SUB a/late"]
-
-
-def test_a_message_is_given_to_each_subscription_that_it_matches(bare: Bare, bus: Any) -> None:
-    with bus.subscribe("a/") as wide, bus.subscribe("a/b") as narrow:
-        send(bare, "a/b 1", "a/c 2")
-        assert (payloads(wide, 2), payloads(narrow, 1)) == ([b"1", b"2"], [b"1"])
-    bus.sync()
-    send(bare, "a/b 3")
-    assert payloads(bus, 1) == [b"3"]
-    assert sorted(without_syncs(bare.received[0])[-2:]) == [b"UNSUB a/", b"UNSUB a/b"]
-
-
-def test_a_closed_or_dropped_subscription_is_withdrawn(bare: Bare, bus: Any) -> None:
-    with bus.subscribe("a") as closed:
-        send(bare, "a 1")
-        assert payloads(closed, 1) == [b"1"]
-    assert (payloads(closed, 1), closed.receive(), closed.close()) == ([], None, None)
-    send(bare, "a 2")
-    assert payloads(bus.subscribe("a"), 1) == [b"2"]
-    assert bus.sync() == []
-    bare.heard(b"UNSUB a")
-    send(bare, "a 3")
-    assert payloads(bus, 1) == [b"3"]
-    restarted(bare, bus)
-    assert without_syncs(bare.received[0])[-2:] == [b"SUB a", b"UNSUB a"]
-    assert without_syncs(bare.received[1])[2:] == []
-
-
-def test_a_refusal_is_raised_by_the_iteration_it_is_about(bare: Bare, bus: Any) -> None:
-    bare.answers[b"SUB a"] = [frame(b"b", b"1"), frames.error("not_permitted", b"a"), frame(b"a", b"2")]
-    bare.answers[b"UNSUB a"] = [frames.error("not_subscribed", b"a")]
-    other, mine = bus.subscribe("b"), bus.subscribe("a")
-    assert payloads(other, 1) == [b"1"]
-    assert bus.receive(0.05) == bccnd.Refusal("not_permitted", "a")
-    bus.subscribe("a")
-    assert payloads(other, 1) == [b"1"]
-    assert payloads(mine, 1) == [b"2"]  # it had come before
-    with refused("not_permitted", "'a'"):
-        payloads(mine, 1)
-    assert payloads(mine, 1) == [b"2"]
-    mine.close()
-    bus.publish("two words")
-    bare.send(frames.error("bad_channel", b"two words"))
-    with refused("bad_channel"):  # it is about no subscription, and never lost on a program that reads nothing else
-        payloads(other, 1)
-    assert bus.sync() == []
-
-
-def test_every_subscription_counts_gaps_and_absences(bare: Bare, bus: Any) -> None:
-    with bus.subscribe("a") as one, bus.subscribe("b") as other:
-        bare.send(frames.gap(3))
-        send(bare, "a 1", "b 2")
-        assert (payloads(one, 1), payloads(other, 1), one.lost, other.lost) == ([b"1"], [b"2"], 3, 3)
-        bare.restart()
-        assert isinstance(one.receive(PATIENCE), bccnd.Reconnected)
-        send(bare, "b 3")
-        assert (payloads(other, 1), other.reconnects) == ([b"3"], 1)
-    assert [bus.receive(), type(bus.receive(PATIENCE))] == [bccnd.Gap(3), bccnd.Reconnected]
-
-
 def test_a_gap_tells_of_what_no_program_received(bare: Bare, bus: Any) -> None:
     with bus.subscribe("a") as idle, bus.subscribe("end") as end:
         with in_threads(lambda: bare.send(*[batch(*[b"x"] * 100)] * 60, frames.gap(7), frame(b"end", b"1"))):
@@ -117,46 +45,6 @@ def test_a_gap_tells_of_what_no_program_received(bare: Bare, bus: Any) -> None:
         assert event == bccnd.Gap(6000 - kept + 7)
         send(bare, "a 2")
         assert (payloads(idle, 1), idle.lost) == ([b"2"], 6000 - kept + 7)
-
-
-@pytest.mark.parametrize("gaps", [(7, 0), (0, 7)])
-def test_a_gap_that_covers_an_unknown_loss_is_unknown(bare: Bare, bus: Any, gaps: tuple[int, int]) -> None:
-    with bus.subscribe("a", limit=1) as small, bus.subscribe("end") as end:
-        send(bare, "a 1", "a 2")
-        bare.send(*map(frames.gap, gaps))
-        send(bare, "a 3", "end 1")
-        assert payloads(end, 1) == [b"1"]
-        assert payloads(small, 1) == [b"1"]
-        assert (small.receive(), small.lost) == (bccnd.Gap(0), 0)
-
-
-def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
-    with bccnd.connect(str(bare.address), dialect="sbus-dot") as bus, bus.subscribe("a.b.") as some:
-        bus.sync()
-        send(bare, "a.b.c 1")
-        assert payloads(some, 1) == [b"1"]
-    assert frames.request(frames.DIALECT, b"sbus-dot") in bare.received[0]
-
-
-def test_changes_while_the_daemon_is_away_are_in_force_later(bare: Bare, bus: Any) -> None:
-    gone = bus.subscribe("gone")
-    with away(bare, bus):
-        made, one, other = (bus.subscribe(pattern) for pattern in ("made", "a", "a"))
-        gone.close()
-        one.close()  # and not the other one, which is equal
-    send(bare, "made 1", "a 2")
-    assert (payloads(made, 1), payloads(other, 1), bus.sync()) == ([b"1"], [b"2"], [])
-    restarted(bare, bus)
-    assert [sorted(without_syncs(output)[2:]) for output in bare.received[1:]] == [[b"SUB a", b"SUB made"]] * 2
-
-
-def test_a_subscription_has_a_bound_of_its_own(bare: Bare, bus: Any) -> None:
-    with bus.subscribe("a", limit=3) as small, bus.subscribe("end") as end:
-        send(bare, "a 1", "a 2", "a 3", "a 4", "a 5", "end 1")
-        assert payloads(end, 1) == [b"1"]
-        assert (small.dropped, small.lost, end.dropped) == (2, 0, 0)
-        assert payloads(small, 3) == [b"1", b"2", b"3"]
-        assert (small.receive(), small.lost) == (bccnd.Gap(2), 2)
 
 
 @pytest.mark.parametrize("listens", [False, True])

@@ -1,4 +1,5 @@
-"""The checks: each row changes an answer of a host that is well, and says what comes of it and what helps."""
+"""The checks: each row changes an answer of a host that is well, and says what comes of it and what helps; and what
+comes of all of them."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from bccnd.doctor import check_bus, check_files, check_host, check_network
+from bccnd.doctor import check_bus, check_files, check_host, check_network, runner
 from bccnd.doctor.probe import Probe, Target
 from bccnd.doctor.probe_daemon import DaemonAnswer, RoundTrip
 from bccnd.doctor.probe_host import BusSocket, ProbeError, UdpSocket, User, Warned
-from bccnd.doctor.result import CheckFinding
+from bccnd.doctor.result import CheckFinding, Result, exit_status, summary
 from bccnd.errors import Fault, StartError
 from bccnd.snapshot import GatewayState
 from tests.doctor.probes import ANSWER, LAN, STATUS, assert_found, probe
@@ -334,3 +335,25 @@ def test_faults_of_the_configuration_are_its_findings() -> None:
 def test_a_clock_that_was_never_set_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_host, "NEVER_SET", 1e11)
     assert_found(check_host.check_clock(probe()), "wrong", "date -s")
+
+
+def test_on_a_host_that_is_well_everything_is_ok() -> None:
+    results = list(runner.run_checks(probe({"integrity": {"algorithm": "hmac", "keys": ["keys/hmac.key"]}})))
+    assert {one.state for one in results} == {"ok"}, results
+    assert [name for name in runner.CHECKS if name != "certificates"] == list(
+        dict.fromkeys(one.check for one in results)
+    )
+
+
+def test_a_check_that_fails_ends_alone() -> None:
+    results = list(runner.run_checks(probe(run=ZeroDivisionError("a bug"))))
+    assert [(one.check, one.finding) for one in results if one.state != "ok"] == [
+        ("clock", "this check failed: ZeroDivisionError('a bug')")
+    ]
+
+
+def test_only_what_is_wrong_makes_it_fail() -> None:
+    results = [Result("a", "ok", "", ""), Result("b", "look", "", "c"), Result("d", "not checked", "", "")]
+    assert exit_status(results) == 0
+    assert exit_status([*results, Result("a", "wrong", "", "b")]) == 1
+    assert summary(results) == "1 to look at, 1 ok, 1 not checked"

@@ -19,7 +19,10 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Any, Self
 
+from click.testing import CliRunner
+
 import bccnd
+from bccnd.cli.main import main
 from tests.support import BROADCAST, Closing, free_port, metric
 from tests.support import PATIENCE as PATIENCE
 from tests.support import datagram as datagram
@@ -198,10 +201,8 @@ class Daemon(Program):
         return seqpacket(str(self.bus))
 
     def tool(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-        """Run ``bccn`` with this daemon's socket."""
-        return subprocess.run(
-            self.tool_command(*arguments), input=stdin, capture_output=True, timeout=self.patience, check=False
-        )
+        """Run ``bccn`` with this daemon's socket to its end, without a process of its own."""
+        return bccn(*arguments, bus=self.bus, stdin=stdin)
 
     def tool_command(self, *arguments: str) -> list[str]:
         return [*self.prefix, str(BIN / "bccn"), "--socket", str(self.bus), *arguments]
@@ -254,6 +255,17 @@ class Daemon(Program):
                 assert status == 0, self.output()
                 assert not self.bus.exists()
                 assert "bug" not in self.output(), self.output()
+
+
+def bccn(
+    *arguments: str | Path, bus: str | Path = "/nonexistent/bus.sock", stdin: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the tool to its end, without a process of its own. By itself it finds no daemon."""
+    words = ["--socket", str(bus), *map(str, arguments)]
+    done = CliRunner().invoke(main, words, input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(words, done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
 
 def seqpacket(address: str | bytes) -> socket.socket:

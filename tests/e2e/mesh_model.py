@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -37,36 +37,18 @@ CHANNEL: Final = b"mesh/x"
 #: begins frames for links
 _FORWARDED: Final = b"MSG %b\0" % frames.LINK
 _OPEN: Final = IntegrityChecker()
-
+_RULES: Final = dedup_rules(linked=True)
 
 Edge = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Topology:
-    """``homes[b]`` is the segment that bridge ``b`` stands on; ``links`` are pairs of bridges."""
-
-    segments: int
-    homes: tuple[int, ...]
-    links: tuple[Edge, ...]
-
-
-def planes(segments: int, edges: Iterable[Edge], bridges: int) -> Topology:
-    """The graph once for each bridge of a segment; bridge ``i`` of segment ``s`` has the number ``s * bridges + i``."""
-    homes = tuple(segment for segment in range(segments) for _ in range(bridges))
-    return Topology(
-        segments, homes, tuple((a * bridges + i, b * bridges + i) for a, b in edges for i in range(bridges))
-    )
-
-
-_RULES: Final = dedup_rules(linked=True)
-
-
-@dataclass(frozen=True)
 class World:
-    """How long things take (seconds) and how much is lost. ``*_jitter`` is the mean of what comes on top, by chance,
-    exponentially; on a link it never changes the order. With ``one_order`` all receivers of a segment hear it in
-    one order, as they do behind a switch; without, only what one sender says comes in order."""
+    """How long segments and links take (seconds; jitter is the mean of what comes on top), and how much is lost.
+
+    With ``one_order`` all receivers of a segment hear it in one order, as they do behind a switch; without, only what
+    one sender says comes in order. A link never changes the order.
+    """
 
     segment_delay: float = 100e-6
     segment_jitter: float = 0.0
@@ -74,33 +56,29 @@ class World:
     one_order: bool = True
     link_delay: float = 5e-3
     link_jitter: float = 1e-3
-    #: messages a second that a link carries
-    link_rate: float = 100_000.0
     rules: TrackerLimits = _RULES
 
 
-class Way:
-    """One direction of a link: its messages keep their order."""
+class Line:
+    """What keeps the order of what it carries, and may stand still."""
 
-    __slots__ = ("_free", "_last", "back", "stalls", "to")
-
-    def __init__(self, to: Host, back: int) -> None:
-        self.to = to
-        #: the number under which the other end knows it
-        self.back = back
+    def __init__(self) -> None:
         #: from when to when nothing comes through; what waits comes behind it
         self.stalls: list[tuple[float, float]] = []
-        self._free = self._last = 0.0
+        self._last = 0.0
 
-    def arrival(self, now: float, world: World, jitter: float) -> float:
-        """When something sent now arrives."""
-        self._free = max(now, self._free) + 1.0 / world.link_rate
-        when = max(self._free + world.link_delay + jitter, self._last)
-        for start, end in self.stalls:
-            if start <= when < end:
-                when = end
-        self._last = when
-        return when
+    def arrival(self, when: float) -> float:
+        """When something arrives that would be there at that time."""
+        self._last = behind(self.stalls, max(when, self._last))
+        return self._last
+
+
+def behind(stops: list[tuple[float, float]], when: float) -> float:
+    """The time, or the end of the stop in which it falls."""
+    for begin, end in stops:
+        if begin <= when < end:
+            when = end
+    return when
 
 
 class Host:
@@ -109,29 +87,25 @@ class Host:
     def __init__(self, number: int, segment: int, bridge: bool, rules: TrackerLimits) -> None:
         self.number = number
         self.segment = segment
-        self.ways: list[Way] = []
+        #: its links: the other end, the number under which that knows it, and the way there
+        self.links: list[tuple[Host, int, Line]] = []
         self.stops: list[tuple[float, float]] = []
         self.identity = b"h%d/p/1" % number
         self.peer = f"h{number}:5400"
         self.sources = TrackerTable(rules)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
-        self.routes.join(CLIENT, b"h%d/c/1" % number)
-        self.routes.subscribe(CLIENT, b"")
-        if bridge:
-            self.routes.join(GATEWAY, b"h%d/g/1" % number)
-            self.routes.subscribe(GATEWAY, frames.LINK)
+        for receiver, pattern in ((CLIENT, b""), (GATEWAY, frames.LINK))[: 1 + bridge]:
+            self.routes.join(receiver, b"h%d/%d/1" % (number, receiver))
+            self.routes.subscribe(receiver, pattern)
         self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(self.sources.limits), self.routes)
         self.heard = SegmentCounters("segment")
         self.brought = SegmentCounters("nng")
         self.builder = DatagramBuilder(_OPEN, self.sources)
         self.builder.open(self.identity)
 
-    def start(self, when: float) -> float:
-        """When it comes to something that is there from ``when`` on."""
-        for begin, end in self.stops:
-            if begin <= when < end:
-                when = end
-        return when
+    def link(self, other: Host) -> None:
+        self.links.append((other, len(other.links) + 1, Line()))
+        other.links.append((self, len(self.links), Line()))
 
 
 @dataclass
@@ -139,8 +113,8 @@ class Outcome:
     """What came of some messages."""
 
     #: messages published and datagrams sent, by segment
-    published: list[int]
-    datagrams: list[int]
+    published: Counter[int] = field(default_factory=Counter)
+    datagrams: Counter[int] = field(default_factory=Counter)
     #: how often each client got each message: (host, payload) -> times
     got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
     #: messages over links
@@ -149,7 +123,7 @@ class Outcome:
     by_segment: Counter[str] = field(default_factory=Counter)
     by_link: Counter[str] = field(default_factory=Counter)
     #: seqs in the order in which each host accepted them: (host, src)
-    order: dict[tuple[int, bytes], list[int]] = field(default_factory=dict)
+    order: defaultdict[tuple[int, bytes], list[int]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def twice(self) -> list[tuple[int, bytes]]:
@@ -157,32 +131,28 @@ class Outcome:
 
 
 class Mesh:
-    """A topology at work."""
+    """``bridges`` of them on each segment, and a plain host; ``edges`` are pairs of segments that are linked: the first
+    bridges of both, the second ones, and so on."""
 
-    def __init__(self, topology: Topology, world: World | None = None, seed: int = 1) -> None:
+    def __init__(
+        self, segments: int, edges: list[Edge], bridges: int, world: World | None = None, seed: int = 1
+    ) -> None:
         self.world = world or World()
         self.now = 0.0
         self._dice = random.Random(seed)
         self._serials = count()
         self._calendar: list[tuple[float, int, Callable[[], None]]] = []
-        rules = self.world.rules
-        self.bridges = [Host(number, home, True, rules) for number, home in enumerate(topology.homes)]
+        homes = [segment for segment in range(segments) for _ in range(bridges)]
+        self.bridges = [Host(number, home, True, self.world.rules) for number, home in enumerate(homes)]
         first = len(self.bridges)
-        self.plain = [Host(first + segment, segment, False, rules) for segment in range(topology.segments)]
+        self.plain = [Host(first + segment, segment, False, self.world.rules) for segment in range(segments)]
         self.hosts = [*self.bridges, *self.plain]
-        self._by_segment: list[list[Host]] = [[] for _ in range(topology.segments)]
-        for host in self.hosts:
-            self._by_segment[host.segment].append(host)
-        for one, other in topology.links:
-            self._join(self.bridges[one], self.bridges[other])
-        #: when the last thing was heard: by receiver where a segment has one order, else by sender and receiver
-        self._last: dict[int | tuple[int, int], float] = {}
-        self.outcome = Outcome([0] * topology.segments, [0] * topology.segments)
-
-    def _join(self, one: Host, other: Host) -> None:
-        here, there = len(one.ways) + 1, len(other.ways) + 1
-        one.ways.append(Way(other, there))
-        other.ways.append(Way(one, here))
+        for one, other in edges:
+            for plane in range(bridges):
+                self.bridges[one * bridges + plane].link(self.bridges[other * bridges + plane])
+        #: to a receiver where a segment has one order, else from a sender to a receiver
+        self._lines: defaultdict[int | tuple[int, int], Line] = defaultdict(Line)
+        self.outcome = Outcome()
 
     def _at(self, when: float, action: Callable[[], None]) -> None:
         heappush(self._calendar, (when, next(self._serials), action))
@@ -205,58 +175,52 @@ class Mesh:
 
     def _publish(self, host: Host, payload: bytes) -> None:
         clock_us = (BEGIN + int(self.now * 1e9)) // 1000
-        datagram = host.builder.build(host.identity, frames.message(CHANNEL, payload), clock_us)
+        frame = frames.message(CHANNEL, payload)
+        datagram = host.builder.build(host.identity, frame, clock_us)
         # The daemon gives it to its own programs at once.
-        self._note(host, frames.message(CHANNEL, payload), datagram)
-        if host.routes.links.all:
-            self._pass_on(host, 0, datagram)
+        self._note(host, frame, datagram)
+        self._pass_on(host, 0, datagram)
         self._broadcast(host, datagram)
 
-    def _take(self, host: Host, way: int, datagram: bytes, peer: str) -> None:
-        now = host.start(self.now)
+    def _take(self, host: Host, link: int, datagram: bytes, peer: str) -> None:
+        now = behind(host.stops, self.now)
         stamp = BEGIN + int(self.now * 1e9)
         deliveries = Deliveries()
-        if way:
+        if link:
             late = now - self.now > self.world.rules.horizon
-            arrival = arrival_from_link(host.brought, way, peer, now, stamp, late=late)
-            accepted = host.ingress.feed_link(deliveries, arrival, datagram, copies=1)
-            if accepted and not late:
+            arrival = arrival_from_link(host.brought, link, peer, now, stamp, late=late)
+            if host.ingress.feed_link(deliveries, arrival, datagram, copies=1) and not late:
                 self._broadcast(host, datagram)
         else:
             host.ingress.feed(deliveries, Arrival(host.heard, [peer], now, stamp), [datagram])
         for _, frame in deliveries:
             if frame.startswith(_FORWARDED):
-                origin, raw = frames.read_forwarded(frame[len(_FORWARDED) :])
-                self._pass_on(host, origin, raw)
+                self._pass_on(host, *frames.read_forwarded(frame[len(_FORWARDED) :]))
             else:
                 self._note(host, frame, datagram)
 
     def _note(self, host: Host, frame: bytes, datagram: bytes) -> None:
         self.outcome.got[host.number, frame[len(b"MSG %b\0" % CHANNEL) :]] += 1
         src, seq, _ = datagram[datagram.index(b"]") + 1 :].split(b":", 2)
-        self.outcome.order.setdefault((host.number, src), []).append(int(seq))
+        self.outcome.order[host.number, src].append(int(seq))
+
+    def _later(self, mean: float) -> float:
+        return self._dice.expovariate(1.0 / mean) if mean else 0.0
 
     def _pass_on(self, host: Host, origin: int, datagram: bytes) -> None:
-        world, dice = self.world, self._dice
-        now = host.start(self.now)
-        for number, way in enumerate(host.ways, start=1):
-            if number == origin:
-                continue
-            self.outcome.links += 1
-            jitter = dice.expovariate(1.0 / world.link_jitter) if world.link_jitter else 0.0
-            when = way.arrival(now, world, jitter)
-            self._at(when, partial(self._take, way.to, way.back, datagram, host.peer))
+        for number, (other, back, line) in enumerate(host.links, start=1):
+            if number != origin:
+                self.outcome.links += 1
+                delay = self.world.link_delay + self._later(self.world.link_jitter)
+                when = line.arrival(behind(host.stops, self.now) + delay)
+                self._at(when, partial(self._take, other, back, datagram, host.peer))
 
     def _broadcast(self, host: Host, datagram: bytes) -> None:
-        world, dice = self.world, self._dice
-        now = host.start(self.now)
         self.outcome.datagrams[host.segment] += 1
-        for other in self._by_segment[host.segment]:
-            if world.segment_loss and other is not host and dice.random() < world.segment_loss:
+        for other in self.hosts:
+            if other.segment != host.segment or (other is not host and self._dice.random() < self.world.segment_loss):
                 continue
-            delay = world.segment_delay
-            if world.segment_jitter:
-                delay += dice.expovariate(1.0 / world.segment_jitter)
-            line = other.number if world.one_order else (host.number, other.number)
-            when = self._last[line] = max(now + delay, self._last.get(line, 0.0))
+            delay = self.world.segment_delay + self._later(self.world.segment_jitter)
+            line = self._lines[other.number if self.world.one_order else (host.number, other.number)]
+            when = line.arrival(behind(host.stops, self.now) + delay)
             self._at(when, partial(self._take, other, 0, datagram, host.peer))

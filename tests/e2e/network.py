@@ -28,10 +28,10 @@ def ip(*words: str) -> None:
 class Net:
     """Namespaces ``a``, ``b`` and ``c``, or others, joined by two separate wires: ``lan0``, where they are 10.77.0.1,
     .2 and .3, and ``lan1``, where they are 10.78.0.1, .2 and .3. The other ends, in the switch, are called ``toa0`` and
-    so on."""
+    so on. With ``wires=1`` there is only the first."""
 
-    def __init__(self, hosts: str = "abc") -> None:
-        tag = f"bc{os.getpid() % 100_000}"
+    def __init__(self, hosts: str = "abc", *, tag: str = f"bc{os.getpid() % 100_000}", wires: int = 2) -> None:
+        self._wires = wires
         self.switch = f"{tag}sw"
         self.names = {host: f"{tag}{host}" for host in hosts}
 
@@ -40,7 +40,7 @@ class Net:
         for name in self.names.values():
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
-        for lan in (0, 1):
+        for lan in range(self._wires):
             self._wire(f"br{lan}", lan)
 
     def _wire(self, bridge: str, number: int) -> None:
@@ -58,10 +58,6 @@ class Net:
         # No other host is on this wire, so an address needs no check whether it is free.
         self.run(host, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
         ip("-n", name, "link", "set", lan, "up")
-
-    def unplug(self, host: str, number: int = 0) -> None:
-        """Delete that interface."""
-        ip("-n", self.names[host], "link", "delete", f"lan{number}")
 
     def run(self, host: str, *command: str) -> str:
         """Run a command on a host and return what it says."""

@@ -1,4 +1,4 @@
-"""Datagrams of all verdicts, and one daemon for several tests: settings for a while, names for senders, gateways."""
+"""Datagrams of all verdicts, settings for a while, and what a daemon knows of its gateways and of its fleet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.harness import KEY, Daemon, datagram
+import bccnd
+from bccnd.cli.shared.connection import fetch_listing
+from tests.e2e.harness import KEY, Daemon, datagram, wait
 
 _NUMBERS: Final = count(1)
 #: one of each verdict that a stranger can bring about, in an order in which each of them gets its own
@@ -81,3 +83,23 @@ def gateways(daemon: Daemon, name: str = "--gateway") -> list[int]:
 def has_peers(daemon: Daemon, count: int) -> bool:
     """Whether the links of a daemon have so many peers."""
     return daemon.metric("gateway_peers", gateway="nng") == count
+
+
+def known_to(daemon: Daemon) -> dict[str, list[dict[str, Any]]]:
+    """What `bccn fleet` shows; to be asked often, as it starts no program."""
+    found: dict[str, list[dict[str, Any]]] = {"hosts": [], "links": [], "findings": []}
+    with bccnd.connect(str(daemon.bus)) as bus:
+        for row in fetch_listing(bus, "fleet"):
+            for name, item in row.items():
+                found[name].append(item)
+    return found
+
+
+def await_link(daemon: Daemon, receiver: str, sender: str, **least: int) -> None:
+    """Wait until a daemon knows that of a sender a receiver has received, or lost, so much."""
+
+    def known() -> bool:
+        rows = [one for one in known_to(daemon)["links"] if (one["receiver"], one["sender"]) == (receiver, sender)]
+        return bool(rows) and all(rows[0][name] >= count for name, count in least.items())
+
+    wait(known, f"{receiver} from {sender}: {least}")

@@ -1,25 +1,30 @@
-"""A stand-in for systemd where a daemon is killed a hundred times."""
+"""A stand-in for systemd where a daemon is killed again and again: it passes sockets, and keeps what is stored."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+import socket
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
-from tests.activation import Notification
-from tests.e2e.harness import PATIENCE, wait
-from tests.e2e.service import Service
+from tests.activation import Notification, Notified, launch
+from tests.e2e.harness import PATIENCE, Daemon, wait
 
 
-class Supervisor(Service):
-    """A service that is started again by `again`, and whose manager keeps what it stores."""
+class Supervisor(Daemon):
+    """A daemon that is started again by `again`, with its sockets and all that it has stored."""
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None, *, patience: float = PATIENCE) -> None:
-        super().__init__(folder, settings, patience=patience)
-        self.bind("bus", "udp")
+        super().__init__(folder, settings, start=False, patience=patience)
+        self.manager = Notified(folder / "notify")
+        address, _, port = self.settings["metrics"]["listen"].partition(":")
+        metrics = socket.create_server((address, int(port)))
+        #: what is passed to each daemon, by name
+        self.passed = {"bus": bound_bus(self.bus), "udp": bound_udp(self.port), "metrics": metrics}
         #: what is kept, by name
         self.store: dict[str, list[int]] = {}
         self.starts = 0
@@ -51,10 +56,19 @@ class Supervisor(Service):
         elif reported.value("READY") == "1":
             self._ready += 1
 
-    def to_pass(self) -> list[tuple[str, int]]:
+    def spawn(self) -> subprocess.Popen[bytes]:
         # systemd reads what a process has sent before it sees that it has ended.
         self._take()
-        return super().to_pass() + [(name, fd) for name, fds in self.store.items() for fd in fds]
+        passed = [(name, sock.fileno()) for name, sock in self.passed.items()]
+        passed += [(name, fd) for name, fds in self.store.items() for fd in fds]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [*launch(passed), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[fd for _, fd in passed],
+                env={**os.environ, "NOTIFY_SOCKET": self.manager.address},
+            )
 
     def start(self) -> None:
         ready = self._ready
@@ -72,13 +86,34 @@ class Supervisor(Service):
         self.end(number)
         self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
-            self.stop()
+            status = self.stop()
+            assert kind is not None or status == 0, self.output()
+            assert "bug" not in self.output(), self.output()
         self._over.set()
         self._ears.join()
-        super().__exit__(kind, *rest)
+        for sock in self.passed.values():
+            sock.close()
+        self.manager.close()
         for fds in self.store.values():
             for fd in fds:
                 os.close(fd)
+
+
+def bound_bus(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.bind(str(path))
+    path.chmod(0o660)
+    sock.listen()
+    return sock
+
+
+def bound_udp(port: int) -> socket.socket:
+    """Bound as a socket unit with Broadcast=yes binds it."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    sock.bind(("", port))
+    return sock

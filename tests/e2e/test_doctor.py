@@ -1,29 +1,32 @@
-"""`bccn doctor` on real hosts: well, and with one fault at a time."""
+"""`bccn doctor` on a real host: well, and with one fault at a time."""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, wait
-from tests.e2e.network import PORT, Net, ip
-from tests.support import NOBODY, need_others, need_root
+from tests.e2e.harness import BIN, PATIENCE, Daemon
+from tests.e2e.network import PORT, Net
 
 #: what depends on the machine that the tests run on, and not on the host that is examined
 ELSEWHERE = {"clock", "service", "log", "recorder"}
 
 
-class Found:
-    """The results, and the exit status."""
+def run(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [*daemon.prefix, str(BIN / "bccn"), "doctor", "--config", str(daemon.config), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
 
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+
+class Found:
+    """What it finds, and its exit status."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        done = run(daemon, "--json")
         assert done.stderr == ""
         self.status = done.returncode
         self.rows: list[dict[str, Any]] = json.loads(done.stdout)
@@ -45,19 +48,10 @@ class Found:
         )
 
 
-def run(daemon: Daemon, *words: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    command = [*daemon.prefix, *before, str(BIN / "bccn"), "doctor", "--config", str(daemon.config), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
-
-
-def examine(daemon: Daemon, *, before: Sequence[str] = ()) -> Found:
-    return Found(run(daemon, "--json", before=before))
-
-
 @pytest.mark.slow
 def test_a_host_that_is_well_and_its_faults_one_by_one(tmp_path: Path, net: Net) -> None:
     with net.daemon("a", tmp_path) as daemon:
-        found = examine(daemon)
+        found = Found(daemon)
         assert (found.status, found.faults()) == (0, set()), found.rows
         assert found.states("round trip") == ["ok", "ok"]
         assert found.says("round trip", "ok", "10.77.0.255#5400")
@@ -68,67 +62,18 @@ def test_a_host_that_is_well_and_its_faults_one_by_one(tmp_path: Path, net: Net)
         net.run("a", "nft", "add table inet loss")
         net.run("a", "nft", "add chain inet loss in { type filter hook input priority 0; }")
         net.run("a", "nft", f"add rule inet loss in udp dport {PORT} drop")
-        found = examine(daemon)
+        found = Found(daemon)
         assert (found.status, found.faults()) == (1, {"firewall", "round trip"}), found.rows
         assert found.says("firewall", "look", "inet loss in", "nft list ruleset")
         assert found.says("round trip", "wrong", "10.77.0.255#5400")
         net.run("a", "nft", "delete table inet loss")
 
         daemon.signal(signal.SIGSTOP)
-        found = examine(daemon)
+        found = Found(daemon)
         daemon.signal(signal.SIGCONT)
         assert found.status == 1
         assert found.says("daemon", "wrong", "SIGSTOP", "kill -CONT")
         assert found.states("round trip") == ["not checked"]
-
-
-@pytest.mark.slow
-def test_without_a_daemon_the_segment_is_tried_out(tmp_path: Path, net: Net) -> None:
-    daemon = net.daemon("a", tmp_path, start=False)
-    found = examine(daemon)
-    assert (found.status, found.faults()) == (1, {"bus socket", "daemon", "metrics"})
-    assert found.says("round trip", "ok", "10.77.0.255#5400")
-    assert found.says("port", "ok", "is free")
-    # It is signed: a daemon takes it for a message to another program, and not for a forgery.
-    with net.daemon("b", tmp_path) as other:
-        examine(daemon)
-        wait(lambda: other.verdicts() == {"not_addressed": 1})
-
-    (tmp_path / "a" / "key0").chmod(0o644)
-    found = examine(daemon)
-    assert found.says("keys", "wrong", "0644", "chmod 600")
-    assert found.says("configuration", "ok", "in order")
-    assert found.states("round trip") == ["not checked"]
-
-    ip("-n", net.names["a"], "link", "set", "lan0", "down")
-    daemon.configure({"segments": [{"interface": "lan0"}]})
-    found = examine(daemon)
-    assert found.says("interface", "wrong", "lan0 is down", "ip link set lan0 up")
-    assert found.says("route", "wrong", "no route to 255.255.255.255")
-
-
-@pytest.mark.slow
-def test_without_rights_results_name_what_was_not_checked() -> None:
-    need_root("only root can run programs of other users")
-    need_others()
-    # Not below pytest's own folders, which are for their owner alone.
-    with tempfile.TemporaryDirectory() as above:
-        Path(above).chmod(0o755)
-        daemon = Daemon(Path(above) / "a", start=False)
-        daemon.configure({"integrity": daemon.with_key(KEY), "bus": {"group": "4002"}})
-        daemon.folder.chmod(0o755)
-        daemon.start()
-        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}"]
-        with daemon:
-            found = examine(daemon, before=[*user, "--clear-groups", "--"])
-            assert found.status == 0, found.rows
-            assert found.says("group", "look", "4002", "adduser nobody 4002")
-            for check in ("daemon", "round trip", "traffic", "keys", "firewall"):
-                assert found.states(check) == ["not checked"], check
-            found = examine(daemon, before=[*user, "--groups=4002", "--"])
-            assert found.says("group", "ok", "4002")
-            assert found.says("round trip", "ok", "127.255.255.255")
-            assert found.says("port", "not checked", "", "as root")
 
 
 def test_the_output_for_people_has_remedies(tmp_path: Path) -> None:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections import Counter
-from pathlib import Path
 from typing import Final
-
-import pytest
 
 from bccnd.drop_catalog.drops import DROPS
 from bccnd.drop_catalog.entry import Drop
-from bccnd.gateways.broker.codec import STRING
-from tests.e2e.brokers import Broker, publication
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
-from tests.e2e.recorders import Recorder
 from tests.e2e.shared import BY_VERDICT
-from tests.support import free_port, metric
+from tests.support import metric
 
 BY_KEY: Final = {f"{drop.family}/{drop.name}": drop for drop in DROPS}
 #: what the tests below bring about: some of each kind, as the tests of the parts bring about every one
@@ -28,14 +20,6 @@ OF_THE_DAEMON: Final = {
     *(f"client_errors/{name}" for name in ("empty", "not_permitted", "bad_channel", "too_long")),
     "identity_conflicts/identity_conflicts",
 }
-OF_THE_BROKER: Final = {
-    f"gateway_dropped/{name}"
-    for name in (
-        *("malformed", "oversize", "no_topic", "duplicate_id", "no_id", "too_many_ids"),
-        *("too_many_subscriptions", "state_dropped", "id_evicted", "socket_drops"),
-    )
-}
-OF_THE_RECORDER: Final = "recorder_tap_gap_records/recorder_tap_gap_records"
 
 
 def in_metrics(daemon: Daemon) -> dict[str, int]:
@@ -72,64 +56,3 @@ def test_drops_of_a_daemon_have_one_name_and_one_count(signed: Daemon) -> None:
         wait(lambda: set(in_metrics(signed)) == OF_THE_DAEMON, "everything to be counted")
         assert on_page(signed) == in_metrics(signed)
         wait(lambda: logged(signed, OF_THE_DAEMON), "a line for each")
-
-
-@pytest.mark.slow
-def test_drops_of_the_broker_have_one_name_and_one_count(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", hello=1.0, max_connections=3, max_ids=2, max_subscriptions=1)
-    broker.state.write_text("no state")
-
-    def dropped(*reasons: str) -> None:
-        wait(lambda: all(broker.dropped(reason) for reason in reasons), f"all of {reasons}")
-
-    with broker:
-        assert broker.state.with_name(f"{broker.state.name}.damaged").exists()
-        broker.send(b"x", b"x" * 2000, publication(b"", STRING, b"x"))
-        broker.sub(b"A", b"one", b"two")  # one too many
-        dropped("too_many_subscriptions")
-        assert broker.sub(b"A").ended()  # duplicate_id
-        second = broker.sub(b"B", b"three")
-        assert broker.sub(b"C").ended()  # too_many_ids: both are here
-        broker.sub(None)  # no_id
-        dropped("no_id")
-        second.close()
-        wait(lambda: broker.peers() == 1, "B to have gone")
-        broker.sub(b"C", b"four")  # in the place of B, which has gone
-        dropped("id_evicted")
-        pid = broker.pid()
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            broker.send(*[b"x" * 1500] * 8000)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        dropped(*(BY_KEY[key].name for key in OF_THE_BROKER))
-        published = ("malformed", "oversize", "no_topic", "socket_drops")
-        wait(lambda: sum(map(broker.dropped, published)) == broker.published, "all that was published to be reported")
-        metrics = {key: count for key, count in in_metrics(broker.daemon).items() if key.startswith("gateway_")}
-        assert set(metrics) == OF_THE_BROKER
-        assert on_page(broker.daemon).items() >= metrics.items()
-        wait(lambda: logged(broker.daemon, OF_THE_BROKER), "a line for each")
-
-
-@pytest.mark.slow
-def test_drops_of_the_recorder_have_one_name_and_one_count(tmp_path: Path) -> None:
-    listen = f"127.0.0.1:{free_port()}"
-    settings = {
-        "bus": {"queue": {"messages": 10}},
-        "recorder": {"journal": str(tmp_path / "journal"), "metrics": {"listen": listen}},
-    }
-    with Daemon(tmp_path / "a", settings) as daemon, Wire(daemon.port) as wire, Recorder(daemon) as recorder:
-        recorder.signal(signal.SIGSTOP)
-        seqs = iter(range(1, 10**6))
-
-        def lost() -> float:
-            wire.send(*(datagram("h/p/1", next(seqs), "x", b"y" * 1300) for _ in range(20)))
-            return daemon.metric("deliveries_dropped_total")
-
-        wait(lost, "a gap")
-        recorder.signal(signal.SIGCONT)
-        wait(lambda: on_page(daemon).get(OF_THE_RECORDER) == daemon.metric("deliveries_dropped_total"), "its report")
-        own = Daemon(tmp_path / "b", {"metrics": {"listen": listen}}, start=False)
-        assert own.metric("recorder_tap_gap_records_total") == on_page(daemon)[OF_THE_RECORDER]
-        wait(lambda: "(recorder_tap_gap_records)" in recorder.output(), "the line")
-        assert OF_THE_RECORDER not in in_metrics(daemon)  # two listeners would count it twice

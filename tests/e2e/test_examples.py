@@ -1,18 +1,18 @@
-"""The examples in other languages, run as their first lines say; in the fast tests only those in C."""
+"""The examples in other languages, run as their first lines say; in the quick tests only those in C."""
 
 from __future__ import annotations
 
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import bccnd
 from bccnd.version import VERSION
-from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.subscribers import LANGUAGES, SOCKET, THOROUGH, Examples, Subscriber, examples
 from tests.support import ROOT
 
@@ -31,14 +31,9 @@ BINARY = bytes(range(256)) + b"\n\0\n"
 LARGEST = b"x" * (409_600 - len("MSG demo/x") - 1)
 
 
-def these(languages: Iterable[str]) -> pytest.MarkDecorator:
-    """Run a test for each of these languages; in the fast tests only for C."""
-    return pytest.mark.parametrize(
-        "language", [pytest.param(one, marks=[pytest.mark.slow] if one != "c" else []) for one in languages]
-    )
-
-
-every_language = these(LANGUAGES)
+every_language = pytest.mark.parametrize(
+    "language", [pytest.param(one, marks=[pytest.mark.slow] if one != "c" else []) for one in LANGUAGES]
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,29 +74,13 @@ def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Exam
 
 
 @every_language
-def test_a_subscriber_prints_payloads_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
-    large = b"L" * 200_000 + b"."
-    with examples.subscribe(language, daemon) as subscriber, Wire(daemon.port) as wire, daemon.connect() as client:
-        wire.send(datagram(f"relay03/{language}/1", 1, "demo/wire", "\0binary\n\0"))
-        subscriber.wait_for(b"demo/wire")
-        for payload in (b"", BINARY, large):
-            client.publish("demo/local", payload)
-        client.publish("other/", b"not subscribed")
-        client.publish("demo/end", b"!")
-        subscriber.wait_for(b" demo/end !")
-        wanted = [b"wire \0binary\n\0", b"local ", b"local " + BINARY, b"local " + large, b"end !"]
-        senders = [f"relay03/{language}/1", *[client.identity()] * 4]
-        lines = [b"%b demo/%b\n" % (src.encode(), one) for src, one in zip(senders, wanted, strict=True)]
-        assert subscriber.printed() == b"".join(lines)
-
-
-@every_language
-def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
+def test_payloads_are_sent_and_printed_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
     lines = [b"", b"  %s \\n $HOME `id` \"' ", BINARY.replace(b"\n", b""), b"W" * 1000, b"the last, without an end"]
     if language == "shell":
         lines = [line.replace(b"\0", b"") for line in lines]
     arguments = [b"", b"two\nlines", b"%s \\n $HOME `id` \"'", BINARY.replace(b"\0", b""), b"-n"]
-    with daemon.connect("demo/") as client:
+    printed = b""
+    with examples.subscribe(language, daemon) as subscriber, daemon.connect("demo/") as client:
         for words, stdin, sent in [*(([one], b"", [one]) for one in arguments), ([], b"\n".join(lines), lines)]:
             done = examples.publish(language, daemon.bus, "demo/x", *words, stdin=stdin)
             assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -109,11 +88,17 @@ def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Exam
             assert [message.payload for message in messages] == sent
             # One packet for each, from one program.
             assert len({message.src for message in messages}) == 1
+            printed += b"".join(b"%b demo/x %b\n" % (message.src.encode(), message.payload) for message in messages)
+        client.publish("other/", b"not subscribed")
+        client.publish("demo/end", b"L" * 200_000 + b"!")
+        subscriber.wait_for(b"L!\n")
+        assert subscriber.printed().rpartition(client.identity().encode())[0] == printed
+        assert len(payloads(client, 1)) == 1
         if language in THOROUGH:
             # The largest stays on this host, and what is larger is sent to none.
             done = examples.publish(language, daemon.bus, "demo/x", stdin=LARGEST)
             assert (done.returncode, b"refused: too_long demo/x" in done.stderr) == (1, True)
-            assert next_message(client).payload == LARGEST
+            assert payloads(client, 1) == [LARGEST]
             assert examples.publish(language, daemon.bus, "demo/x", stdin=LARGEST + b"x").returncode == 1
 
 

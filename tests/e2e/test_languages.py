@@ -7,13 +7,10 @@ and goes on when the daemon is back.
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +18,8 @@ import pytest
 
 import bccnd
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, wait
-from tests.support import ROOT, Closing, cannot_here
+from tests.e2e.subscribers import Subscriber
+from tests.support import ROOT, cannot_here
 
 EXAMPLES: Final = ROOT / "examples"
 
@@ -49,40 +47,18 @@ LANGUAGES: Final = {
 }
 
 
-class Answerer(Closing):
-    """A program that answers, and what it has printed."""
-
-    def __init__(self, language: Language, folder: Path, bus: Path) -> None:
-        for tool in language.tools:
-            if shutil.which(tool) is None:
-                cannot_here(f"there is no {tool}")
-        source = EXAMPLES / language.source
-        program = folder / "answer"
-        places = {"SOURCE": str(source), "PROGRAM": str(program), "FOLDER": str(source.parent)}
-        env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "EXAMPLES": str(EXAMPLES)}
-
-        def command(words: tuple[str, ...] | list[str]) -> list[str]:
-            return [re.sub("SOURCE|PROGRAM|FOLDER", lambda found: places[found[0]], word) for word in words]
-
-        if language.build:
-            done = subprocess.run(command(language.build), cwd=source.parent, env=env, capture_output=True, check=False)
-            assert (done.returncode, done.stderr) == (0, b"")
-        self._out, self._err = folder / "out", folder / "err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*command(language.run), str(bus)], stdout=out, stderr=err, env=env, start_new_session=True
-            )
-
-    def printed(self) -> str:
-        return self._out.read_text()
-
-    def complained(self) -> str:
-        return self._err.read_text()
-
-    def close(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
+def command_of(language: Language, folder: Path) -> list[str]:
+    """Build the program, if it is one that has to be; what runs it."""
+    for tool in language.tools:
+        if shutil.which(tool) is None:
+            cannot_here(f"there is no {tool}")
+    source = EXAMPLES / language.source
+    places = {"SOURCE": str(source), "PROGRAM": str(folder / "answer")}
+    if language.build:
+        build = [places.get(word, word) for word in language.build]
+        done = subprocess.run(build, cwd=source.parent, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+    return [places.get(word, word) for word in language.run]
 
 
 def ask(bus: bccnd.Connection, chan: str) -> bccnd.Message:
@@ -99,19 +75,23 @@ def ask(bus: bccnd.Connection, chan: str) -> bccnd.Message:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_a_program_answers_and_survives_a_killed_daemon(name: str, tmp_path: Path) -> None:
+def test_a_program_answers_and_survives_a_killed_daemon(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = command_of(LANGUAGES[name], tmp_path)
+    # Some of them start bccn.
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
     with (
         Daemon(tmp_path / "d") as daemon,
-        Answerer(LANGUAGES[name], tmp_path, daemon.bus) as program,
+        Subscriber(daemon, tmp_path, [*command, str(daemon.bus)]) as program,
         bccnd.connect(str(daemon.bus)) as bus,
     ):
         identity = ask(bus, "demo/answer").text
-        wait(lambda: f"I am {identity}\n" in program.printed(), "the program to print its identity")
-        asker = bus.identity()
-        assert f"{asker} asks on demo/answer\n" in program.printed()
+        program.wait_for(f"I am {identity}\n".encode())
+        program.wait_for(f"{bus.identity()} asks on demo/answer\n".encode())
         assert ask(bus, 'demo/"quoted"\\').src == identity
         bus.publish("demo/question", "no channel")
-        wait(lambda: "refused: bad_channel no channel" in program.complained(), "the refusal")
+        wait(lambda: b"refused: bad_channel no channel" in program.complained(), "the refusal")
         daemon.kill()
         daemon.start()
         again = ask(bus, "demo/again")
@@ -119,7 +99,6 @@ def test_a_program_answers_and_survives_a_killed_daemon(name: str, tmp_path: Pat
         with Wire(daemon.port) as wire:
             bus.publish("demo/question", "demo/wire")
             assert identity.encode() in wire.receive(b"demo/wire|")
-        assert program.process.poll() is None
-    with Answerer(LANGUAGES[name], tmp_path, tmp_path / "nowhere.sock") as program:
-        assert program.process.wait(PATIENCE) not in (0, None)
-        assert "nowhere.sock" in program.complained()
+    done = subprocess.run([*command, "nowhere.sock"], capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode != 0
+    assert b"nowhere.sock" in done.stderr

@@ -1,10 +1,8 @@
-"""Segments joined by links: real daemons, each on a loopback segment of its own or in a network of its own."""
+"""Segments joined by a link: real daemons, on loopback segments or in networks of their own."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,9 +14,9 @@ from typing import Any
 import pytest
 
 import bccnd
-from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import Net
-from tests.e2e.shared import has_peers
+from tests.e2e.shared import await_link, has_peers
 from tests.support import cannot_here, free_port
 
 
@@ -77,42 +75,8 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
         wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") >= 102, "the messages")
         assert a.metric("gateway_bytes_total", gateway="nng", direction="in") > 0
         assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
-
-        def is_reported() -> bool:
-            """Whether the first daemon knows from a report that the second has received its messages."""
-            rows = json.loads(a.tool("fleet", "--json").stdout)["links"]
-            return any(
-                (row["receiver"], row["sender"], row["lost"]) == ("host1", "far", 0) and row["received"] >= 100
-                for row in rows
-            )
-
-        wait(is_reported, "a report of what went over the link")
+        await_link(a, "host1", "far", received=100)
         assert a.metric("source_jumps_total") == b.metric("source_jumps_total") == 0
-
-
-@pytest.mark.slow
-def test_what_a_link_brings_is_checked(tmp_path: Path) -> None:
-    """A message that the bridge has signed with a key that is not known here goes to no client and no segment."""
-    for name in ("good", "bad"):
-        command = [str(BIN / "bccn"), "keygen", "--algorithm", "sig", str(tmp_path / name)]
-        subprocess.run(command, check=True, capture_output=True)
-
-    def settings(host: str, key: str, **nng: list[str]) -> dict[str, Any]:
-        integrity = {"algorithm": "sig", "keys": [f"{tmp_path}/{key}"], "signers": {"": [f"{tmp_path}/{key}.pub"]}}
-        return {"host": host, "integrity": integrity, "gateways": {"nng": nng}}
-
-    where = place()
-    with (
-        Daemon(tmp_path / "a", settings("a", "good", listen=[where])) as a,
-        Daemon(tmp_path / "b", settings("far", "bad", dial=[where])) as b,
-    ):
-        linked(1, a, b)
-        with clients((a, ""), (b, "none")) as (client, forger), Wire(a.port) as on_a:
-            forger.publish("x/y", b"forged")
-            wait(lambda: a.metric("datagrams_total", segment="nng", verdict="integrity_failed"), "the refusal")
-            client.publish("x/y", b"ours")
-            assert payloads(client, 1) == [b"ours"]
-            assert b"forged" not in on_a.receive(b"x/y")
 
 
 @contextmanager

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from bccnd.cli.main import main
-from tests.e2e.harness import Daemon, refused
+from tests.e2e.harness import Daemon, bccn, refused
 from tests.support import cannot_here
 
 ODD = b"odd\xff"
@@ -31,13 +29,9 @@ def test_a_host_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         cannot_here("cannot rename the host: it takes root")
     daemon = Daemon(tmp_path / "a", start=False)
     daemon.prefix = prefix
-    host = daemon.settings.pop("host")
+    del daemon.settings["host"]
     daemon.configure({})
     assert "host: the name of this host" in refused(daemon)
-    daemon.configure({"host": host})
-    daemon.start()
-    with daemon, daemon.connect("x") as client:
-        assert client.identity().startswith("relay01/")
 
 
 @pytest.mark.parametrize(
@@ -55,8 +49,6 @@ def test_a_command_line_that_is_not_utf8_gives_a_message(
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
     (tmp_path / os.fsdecode(ODD)).write_bytes(b"")
-    line = ["--socket", str(tmp_path / "none.sock"), *words.replace("ODD", os.fsdecode(ODD)).split()]
-    done = CliRunner().invoke(main, line)
-    assert isinstance(done.exception, SystemExit), done.exception
-    assert done.exit_code in (1, 2, 4)
+    done = bccn(*words.replace("ODD", os.fsdecode(ODD)).split())
+    assert done.returncode in (1, 2, 4)
     assert done.stderr

@@ -157,23 +157,6 @@ def test_a_killed_recorder_loses_only_its_absence(tmp_path: Path) -> None:
     assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
-@pytest.mark.slow
-def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
-    with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder:
-        with traffic_of(daemon) as traffic:
-            for number in (1, 2):
-                wait(lambda: len(recorder.journals()) == number, "the journal")  # noqa: B023
-                wait(lambda: SRC.encode() in spooled(tmp_path / "journal/.spool"), "a record of it")
-                if number == 1:
-                    daemon.kill()
-                    daemon.start()
-        assert recorder.stop() == 0, recorder.output()
-    accounted_for(tmp_path / "journal", traffic)
-    assert {row["journal_id"] for row in table(tmp_path / "journal")} >= {recorder.journals()[0]}
-    sessions = table(tmp_path / "journal", "sessions")
-    assert [one["journal_id"] for one in sessions] == sorted(recorder.journals())
-
-
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[None]:
     need_root("a file system of its own")

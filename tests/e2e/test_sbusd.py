@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import CliRunner
 
 import bccnd
-from bccnd.cli.main import main
 from bccnd.errors import BusError
-from tests.e2e.harness import BIN, PATIENCE, acting_as, seqpacket, wait
+from tests.e2e.harness import BIN, PATIENCE, acting_as, bccn, seqpacket, wait
 from tests.support import need_root
 
 SBUSD: Final = str(BIN / "bccn-sbusd")
@@ -166,6 +164,6 @@ def test_programs_use_it_and_tools_say_what_it_lacks(tmp_path: Path) -> None:
             with pytest.raises(BusError, match="unknown_control"):
                 client.ask(b"!/bccn/trace", b"x")
         for command in (["tap"], ["sources"], ["top", "--once"], ["trace", "x"]):
-            done = CliRunner().invoke(main, ["--socket", address, *command])
-            assert (done.exit_code, done.stdout) == (3, ""), command
-            assert "bccn-sbusd" in done.stderr
+            done = bccn(*command, bus=address)
+            assert (done.returncode, done.stdout) == (3, b""), command
+            assert b"bccn-sbusd" in done.stderr

@@ -84,39 +84,3 @@ def test_what_comes_over_several_segments_is_one_message(tmp_path: Path, net: Ne
             assert one.metric("datagrams_sent_total", segment=label) == 10
             assert two.metric("datagrams_received_total", segment=label) == 11
         assert two.metric("sources") == 1
-
-
-@pytest.mark.parametrize(
-    "segment",
-    [BROADCAST, *(pytest.param(one, marks=pytest.mark.slow) for one in (GROUP4, GROUP6))],
-    ids=["broadcast", "group4", "group6"],
-)
-def test_an_interface_that_is_made_anew_is_used_again(tmp_path: Path, net: Net, segment: Segment) -> None:
-    with (
-        net.daemon("a", tmp_path, segment) as one,
-        net.daemon("b", tmp_path, segment) as two,
-        one.connect("x/") as here,
-        two.connect("x/") as there,
-    ):
-        here.publish("x/y", b"before")
-        assert heard(there).payload == b"before"
-        assert two.metric("segment_up") == 1
-
-        net.unplug("b")
-        wait(lambda: two.metric("segment_up") == 0)
-        net.plug("b")
-        wait(lambda: two.metric("segment_reopened_total") == 1)
-        assert two.metric("segment_up") == 1
-
-        def passes() -> bool:  # the bridge may need a moment to forward
-            here.publish("x/y", b"after")
-            there.publish("x/z", b"back")
-            return b"after" in payloads(there, 2, 0.2) and b"back" in payloads(here, 20, 0.2)
-
-        wait(passes)
-        # What it had counted goes on.
-        assert two.metric("datagrams_received_total") > 2
-        assert one.metric("segment_reopened_total") == 0
-    log = two.output()
-    assert log.count("interface lan0 no longer exists") == 1
-    assert "bug" not in log

@@ -10,10 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, refused
-from tests.support import need_others
 
 
 def test_what_cannot_work_is_refused_and_not_touched(tmp_path: Path) -> None:
@@ -30,21 +27,6 @@ def test_what_cannot_work_is_refused_and_not_touched(tmp_path: Path) -> None:
     daemon.bus.write_text("precious")
     assert str(daemon.bus) in refused(daemon)
     assert daemon.bus.read_text() == "precious"
-
-
-def test_a_living_daemons_socket_is_refused_a_dead_ones_taken(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "a")
-    other = Daemon(tmp_path / "b", {"bus": {"path": str(daemon.bus)}}, start=False)
-    assert f"pid {daemon.pid}" in refused(other)
-    with daemon.connect("x") as client:
-        client.publish("x", b"still here")
-        assert payloads(client, 1) == [b"still here"]
-    daemon.kill()
-    assert daemon.bus.exists()
-    daemon.start()
-    with daemon, daemon.connect("x") as client:
-        client.publish("x", b"again")
-        assert payloads(client, 1) == [b"again"]
 
 
 def test_check_says_ok_or_lists_every_fault_and_starts_nothing(tmp_path: Path) -> None:
@@ -97,22 +79,3 @@ def test_a_start_that_is_called_off_leaves_no_socket(tmp_path: Path) -> None:
         # Before it has begun to listen to signals it simply dies; from then on it ends in order.
         assert process.wait(PATIENCE) in (0, -signal.SIGTERM)
         assert not daemon.bus.exists()
-
-
-def test_it_runs_without_root(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("not root: every other test has shown it")
-    need_others()
-    folder = Path("/tmp") / f"bccnd-test-{os.getpid()}"
-    daemon = Daemon(folder, start=False)
-    for path in (folder, daemon.config):
-        os.chown(path, 65534, 65534)
-    daemon.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
-    try:
-        daemon.log.touch()
-        daemon.start()
-        with daemon, daemon.connect("x") as client:
-            client.publish("x", b"hello")
-            assert payloads(client, 1) == [b"hello"]
-    finally:
-        subprocess.run(["rm", "-rf", str(folder)], check=True)

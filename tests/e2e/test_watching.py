@@ -19,11 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner
-
 import bccnd
-from bccnd.cli.main import main
 from bccnd.core.formats.pcap import CaptureCounts, Reader, unwrap
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.shared import BY_VERDICT
@@ -127,8 +123,8 @@ def test_pub_takes_files_and_sub_prints_in_any_format(tmp_path: Path) -> None:
             *(["sub", "--raw", "--json"], ["sub", "--format", "{peer}"], ["sub", "--format", "{src"]),
             *(["sub", "--format", "{src.x}"], ["pub", "x", "-f", str(tmp_path / "nosuch")]),
         ):
-            refused = CliRunner().invoke(main, ["--socket", str(daemon.bus), *wrong])
-            assert (refused.exit_code, refused.stdout) == (2, ""), wrong
+            refused = daemon.tool(*wrong)
+            assert (refused.returncode, refused.stdout) == (2, b""), wrong
 
 
 def test_a_user_without_the_right_gets_a_remedy(tmp_path: Path) -> None:
@@ -143,8 +139,8 @@ def test_a_user_without_the_right_gets_a_remedy(tmp_path: Path) -> None:
             ("tap --segment eth9", 1, "eth9"),
             ("tap -v nonsense", 2, "nonsense"),
         ):
-            done = CliRunner().invoke(main, ["--socket", str(daemon.bus), *words.split()])
-            assert (done.exit_code, done.stdout, remedy in done.stderr) == (status, "", True), words
+            done = daemon.tool(*words.split())
+            assert (done.returncode, done.stdout, remedy in done.stderr.decode()) == (status, b"", True), words
             assert done.stderr
         assert daemon.tool("top", "--once", "--interval", "0.1").returncode == 0
 
@@ -161,28 +157,6 @@ def test_a_trace_says_at_which_stage_a_datagram_would_end(signed: Daemon) -> Non
         assert "\x1b" not in text
         # Nothing came of all this.
         assert signed.verdicts() == {}
-
-
-def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", {"dedup": {"horizon": "60s"}}) as daemon, Wire(daemon.port) as wire:
-        # What it compares with is what it has asked for before it subscribes.
-        with daemon.connect() as client, watching(daemon, ["top", "--once", "--json", "--interval", "2"]) as (top,):
-            client.sync()
-            wire.send(*(datagram("relay02/s/1", number, "demo/busy", b"x" * 10) for number in range(1, 31)))
-            wire.send(datagram("relay02/s/2", 1, "demo/calm"), datagram("relay02/s/2", 3, "demo/calm"), b"junk")
-            client.publish("demo/local")
-            status, out, err = ended(top)
-        assert (status, err) == (0, b"")
-        shown = json.loads(out)
-        counted = {name: round(rate * shown["seconds"], 1) for name, rate in shown["rates"].items()}
-        assert counted == {
-            "received": 34, "delivered": 32, "dropped": 0, "integrity": 0, "bad": 1, "looped": 1, "sent": 1,
-            "published": 1, "deliveries": 33,
-        }  # fmt: skip
-        assert (shown["host"], shown["segments"]) == ("relay01", [f"127.255.255.255#{daemon.port}"])
-        assert (shown["busy_channels"][0]["name"], shown["busy_senders"][0]["name"]) == ("demo/busy", "relay02/s/1")
-        assert [(row["src"], row["missing"]) for row in shown["troubled_sources"]] == [("relay02/s/2", 1)]
-        assert daemon.tool("top").returncode == 2  # no terminal
 
 
 class Screen(Closing):
@@ -287,10 +261,10 @@ def test_top_ends_by_a_signal_whose_exception_python_ignores(tmp_path: Path) -> 
 
 
 def test_lines_are_published_completely_each_at_once(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/", "no good") as client:
+    with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/") as client:
         client.blocking(hard="block")  # so that no client is too slow here
         client.sync()
-        lines = [b"line %d" % number for number in range(20_000)]
+        lines = [b"line %d" % number for number in range(5000)]
         feed = tmp_path / "lines"
         feed.write_bytes(b"\n".join(lines))  # the last one without an end
         with feed.open("rb") as stdin, daemon.tool_running("pub", "logs/a", stdin=stdin) as pub:
@@ -305,20 +279,3 @@ def test_lines_are_published_completely_each_at_once(tmp_path: Path) -> None:
                 assert isinstance(message, bccnd.Message)
                 assert (message.payload, message.src) == (line, f"relay01/bccn/{pub.pid}/app")
             assert ended(pub) == (0, b"", b"")
-        refused = daemon.tool("pub", "no good", stdin=b"x\n" * 1000)
-        assert (refused.returncode, b"'no good'" in refused.stderr) == (3, True)
-
-
-@pytest.mark.slow
-def test_a_subscriber_goes_on_with_the_next_daemon(tmp_path: Path) -> None:
-    commands = (["sub", "-n", "2", "demo/"], ["tap", "-n", "2", "-c", "demo/"])
-    with Daemon(tmp_path / "a") as daemon, watching(daemon, *commands) as (sub, tap):
-        assert daemon.tool("pub", "demo/x", "one").returncode == 0
-        assert daemon.stop() == 0
-        daemon.start()
-        wait(lambda: daemon.metric("subscriptions") == 2, "both to come back")
-        assert daemon.tool("pub", "demo/x", "two").returncode == 0
-        assert ended(sub)[:2] == (0, b"demo/x one\ndemo/x two\n")
-        status, out, err = ended(tap)
-        assert (status, [line.split()[-1] for line in out.splitlines()]) == (0, [b"one", b"two"])
-        assert err

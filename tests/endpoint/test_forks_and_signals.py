@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -27,57 +27,26 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:Deprecati
 PARENT = "relay01/cardsys-relay/12345"
 
 
-class Children:
-    """Forks, and leaves none behind: a child that has not ended in time is killed, and then the test fails."""
+@contextlib.contextmanager
+def forked(work: Callable[[], object]) -> Iterator[int]:
+    """A child that does this and nothing else, which must succeed; yields its pid."""
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    try:
+        assert child.pid is not None
+        yield child.pid
+        child.join(PATIENCE)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+        child.join()
+        child.close()
 
-    def __init__(self) -> None:
-        self.pids: list[int] = []
 
-    def fork(self, work: Callable[[], object]) -> int:
-        """A child that does this and nothing else; its exit status is 0 when that has succeeded."""
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            # Whatever happens, a child must never go on with the tests.
-            with contextlib.suppress(BaseException):
-                try:
-                    work()
-                    status = 0
-                except BaseException:  # noqa: BLE001 - it belongs to the test, which is in another process
-                    traceback.print_exc()
-            os._exit(status)
-        self.pids.append(pid)
+def fork(work: Callable[[], object]) -> int:
+    """Have a child do this, and wait for its end; returns its pid."""
+    with forked(work) as pid:
         return pid
-
-    def join(self, pid: int) -> None:
-        """Wait for a child, which must have succeeded."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
-                self.pids.remove(pid)
-                assert os.waitstatus_to_exitcode(status) == 0, f"child {pid}: {status}"
-                return
-            assert time.monotonic() < deadline, f"child {pid} does not end"
-            time.sleep(0.0005)
-
-    def run(self, work: Callable[[], object]) -> int:
-        """`fork` and `join`; the pid."""
-        pid = self.fork(work)
-        self.join(pid)
-        return pid
-
-    def close(self) -> None:
-        for pid in self.pids:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-
-
-@pytest.fixture
-def children() -> Iterator[Children]:
-    one = Children()
-    yield one
-    one.close()
 
 
 def adopt_a_name(endpoint: Endpoint) -> None:
@@ -85,14 +54,8 @@ def adopt_a_name(endpoint: Endpoint) -> None:
     endpoint.name = f"{endpoint.name}/{os.getpid()}"
 
 
-def have_a_socket(endpoint: Endpoint) -> None:
-    """A socket of our own: what is read from the one that came over the fork is missing for the parent."""
-    endpoint.close()
-    endpoint.open()
-
-
 @pytest.mark.parametrize("fresh", [True, False], ids=["pattern A", "pattern B"])
-def test_a_child_has_a_name_and_numbers_of_its_own(segment: Segment, children: Children, fresh: bool) -> None:
+def test_a_child_has_a_name_and_numbers_of_its_own(segment: Segment, fresh: bool) -> None:
     endpoint, other = segment.endpoint(PARENT, keys=[KEY]), segment.endpoint("observer", keys=[KEY], dedup=True)
     first = endpoint.send("x", "before")
     # A number that goes on tells that the child came after that message of its parent; the name, that it is another.
@@ -104,7 +67,7 @@ def test_a_child_has_a_name_and_numbers_of_its_own(segment: Segment, children: C
             endpoint.seq = 1
         assert [endpoint.send("x", f"child {number}") for number in (1, 2)] == [begin, begin + 1]
 
-    name = f"{PARENT}/{children.run(child)}"
+    name = f"{PARENT}/{fork(child)}"
     assert (endpoint.name, endpoint.seq) == (PARENT, first + 1)
     endpoint.send("x", "behind")
     assert [(message.src, message.seq, message.payload) for message in until_now(other)] == [
@@ -113,22 +76,23 @@ def test_a_child_has_a_name_and_numbers_of_its_own(segment: Segment, children: C
     ]
 
 
-def test_a_child_takes_nothing_from_its_parent(segment: Segment, children: Children) -> None:
+def test_a_child_takes_nothing_from_its_parent(segment: Segment) -> None:
     endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
 
     def child() -> None:
-        have_a_socket(endpoint)
+        # What is read from the socket that came over the fork is missing for the parent.
+        endpoint.close()
+        endpoint.open()
         endpoint.send("ready")
         while heard(endpoint).payload != b"for both":
             pass
 
-    pid = children.fork(child)
-    while heard(other).chan != "ready":
-        pass
-    other.send("x", "for both")
-    children.join(pid)
+    with forked(child):
+        while heard(other).chan != "ready":
+            pass
+        other.send("x", "for both")
     assert [message.payload for message in until_now(endpoint)] == [b"", b"for both"]
-    children.run(endpoint.close)
+    fork(endpoint.close)
     endpoint.send("x", "still here")
     while heard(other).payload != b"still here":
         pass
@@ -136,7 +100,7 @@ def test_a_child_takes_nothing_from_its_parent(segment: Segment, children: Child
     assert [heard(endpoint).payload for _ in range(2)] == [b"still here", b"me too"]
 
 
-def test_a_child_sends_no_heartbeats_until_it_starts_its_own(segment: Segment, children: Children) -> None:
+def test_a_child_sends_no_heartbeats_until_it_starts_its_own(segment: Segment) -> None:
     endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
     endpoint.heartbeat_start(0.001)
 
@@ -150,22 +114,27 @@ def test_a_child_sends_no_heartbeats_until_it_starts_its_own(segment: Segment, c
             time.sleep(0.001)
         endpoint.close()
 
-    pid = children.fork(child)
-    name = f"{PARENT}/{pid}"
     numbers: dict[int, str] = {}
-    while len(numbers) < 5 or "x" not in numbers.values():
-        message = heard(other)
-        if message.src == name:
-            numbers[message.seq] = message.chan
-    children.join(pid)
+    with forked(child) as pid:
+        name = f"{PARENT}/{pid}"
+        while len(numbers) < 5 or "x" not in numbers.values():
+            message = heard(other)
+            if message.src == name:
+                numbers[message.seq] = message.chan
     assert list(numbers) == list(range(1, len(numbers) + 1))
     assert set(numbers.values()) == {"x", f"heartbeat/{name}"}
     endpoint.heartbeat_stop()
     until_now(other)
 
 
-def forking(endpoints: list[Endpoint], children: Children, times: int) -> None:
-    """Fork again and again; each child takes part in the traffic at once."""
+def test_no_child_waits_for_a_thread_of_its_parent(segment: Segment, hasty: None) -> None:
+    """A lock that one of the threads held at the fork would be held in the child for ever."""
+    endpoints = [segment.endpoint(f"a/b/{number}", keys=[KEY]) for number in (1, 2)]
+    over = threading.Event()
+
+    def send(endpoint: Endpoint) -> None:
+        while not over.is_set():
+            endpoint.send("y")
 
     def child() -> None:
         for endpoint in endpoints:
@@ -173,36 +142,14 @@ def forking(endpoints: list[Endpoint], children: Children, times: int) -> None:
             endpoint.seq = 1
             assert endpoint.send("x") == 1
             endpoint.beat()
-            have = endpoint.notify("x", "." * 2000)
-            assert have is False
+            assert endpoint.notify("x", "." * 2000) is False
             assert endpoint.seq == 3
-
-    for _ in range(times):
-        children.run(child)
-
-
-def test_no_child_waits_for_a_thread_of_its_parent(segment: Segment, children: Children, hasty: None) -> None:
-    """A lock that one of the threads held at the fork would be held in the child for ever."""
-    endpoints = [segment.endpoint(f"a/b/{number}", keys=[KEY]) for number in (1, 2)]
-    first = [endpoint.seq for endpoint in endpoints]
-    over = threading.Event()
-    sent: list[list[int]] = [[], []]
-
-    def send(number: int) -> None:
-        while not over.is_set():
-            sent[number].append(endpoints[number].send("y"))
 
     for endpoint in endpoints:
         endpoint.heartbeat_start(1e-6)
-    with in_threads(partial(send, 0), partial(send, 1), over=over):
-        forking(endpoints, children, examples(60))
-    for endpoint in endpoints:
-        endpoint.heartbeat_stop()
-    # And the parent's numbers were not disturbed: each was given once.
-    for endpoint, start, seqs in zip(endpoints, first, sent, strict=True):
-        assert len(set(seqs)) == len(seqs)
-        assert seqs == sorted(seqs)
-        assert set(seqs) <= set(range(start, endpoint.seq))
+    with in_threads(*(partial(send, endpoint) for endpoint in endpoints), over=over):
+        for _ in range(examples(60)):
+            fork(child)
 
 
 # -- signal handlers, and a thread that closes what waits
@@ -235,25 +182,22 @@ def test_a_signal_handler_sends_under_numbers_of_its_own(segment: Segment, keys:
     numbers: list[int] = []
     received: list[int] = []
 
+    def handle() -> None:
+        numbers.append(endpoint.send("handler"))
+        endpoint.notify("handler", "." * 2000)  # which fails, and leaves no gap
+
     def receive() -> None:
         packet = b""
         while b":last|" not in packet:
             packet = wire.receive(b"BCCN1")
             received.append(int(packet.split(b":")[-2]))
 
-    def handle() -> None:
-        numbers.append(endpoint.send("handler"))
-        endpoint.notify("handler", "." * 2000)  # which fails, and leaves no gap
-
-    reader = threading.Thread(target=receive)
-    reader.start()
-    with interrupted(handle):
-        numbers += [endpoint.send("program") for _ in range(COUNT)]
-    numbers.append(endpoint.send("last"))
-    reader.join()
+    with in_threads(receive):
+        with interrupted(handle):
+            numbers += [endpoint.send("program") for _ in range(COUNT)]
+        numbers.append(endpoint.send("last"))
     assert len(numbers) > COUNT + 10  # the handler has sent, too
-    assert sorted(numbers) == list(range(first, endpoint.seq))
-    assert received == sorted(numbers)  # and in order
+    assert received == sorted(numbers) == list(range(first, endpoint.seq))  # and in order
 
 
 def test_a_signal_handler_may_close_what_it_has_interrupted(segment: Segment) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import select
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,10 @@ from bccnd import Endpoint
 from bccnd.errors import EndpointError
 from tests import vectors
 from tests.e2e.harness import Wire
+from tests.endpoint.segments import Segment
 from tests.refusals import refused
-from tests.support import BROADCAST, PATIENCE, free_port
-from tests.vectors import AT_DOORS, DELIVERED, DOORS, UNCHECKED, VECTORS, DoorVectors, Vector
+from tests.support import PATIENCE
+from tests.vectors import AT_DOORS, DELIVERED, DOORS, RECEIVER, UNCHECKED, VECTORS, DoorVectors, Vector
 
 #: the longest datagram that may be sent
 MAX_SEND = 1400
@@ -33,31 +33,15 @@ UNSENDABLE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def wire(port: int) -> Iterator[Wire]:
-    with Wire(port) as one:
-        yield one
-
-
-@contextmanager
-def endpoint(at: DoorVectors, port: int, name: str = vectors.RECEIVER) -> Iterator[Endpoint]:
-    opened = Endpoint(
-        name,
-        BROADCAST,
-        port,
-        keys=at.secrets,
-        algorithm=at.algorithm,
-        signers=at.public,
-        required=at.required,
-        accept_unverifiable=at.unverifiable == "accept",
-    )
-    with opened:
-        yield opened
+def options(at: DoorVectors) -> dict[str, Any]:
+    """The options of an endpoint that checks and signs as the door of these vectors."""
+    return {
+        "keys": at.secrets,
+        "algorithm": at.algorithm,
+        "signers": at.public,
+        "required": at.required,
+        "accept_unverifiable": at.unverifiable == "accept",
+    }
 
 
 def check(receiver: Endpoint, wire: Wire, vector: Vector, verdict: str) -> None:
@@ -81,31 +65,32 @@ def check(receiver: Endpoint, wire: Wire, vector: Vector, verdict: str) -> None:
 
 
 @pytest.mark.parametrize("at", DOORS.values(), ids=vectors.name_of)
-def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, port: int, wire: Wire) -> None:
+def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, segment: Segment) -> None:
     """What was refused leaves nothing behind: each vector gives the same alone and behind all others."""
     chosen = [vector for door, vector in AT_DOORS if door is at]
-    with endpoint(at, port) as receiver:
+    with segment.closed(RECEIVER, **options(at)) as receiver:
         for vector in chosen:
-            check(receiver, wire, vector, vector.verdict)
+            check(receiver, segment.wire, vector, vector.verdict)
         assert receiver.stats()["VERDICTS"] == Counter(vector.verdict for vector in chosen)
         for vector in reversed(chosen):
-            check(receiver, wire, vector, vector.verdict)
+            check(receiver, segment.wire, vector, vector.verdict)
 
 
 @pytest.mark.parametrize(("vector", "name", "verdict"), DIRECTED, ids=vectors.name_of)
 def test_a_directed_datagram_reaches_the_names_of_its_vector(
-    vector: Vector, name: str, verdict: str, port: int, wire: Wire
+    vector: Vector, name: str, verdict: str, segment: Segment
 ) -> None:
-    with endpoint(UNCHECKED, port, name) as receiver:
-        check(receiver, wire, vector, verdict)
+    with segment.closed(name, **options(UNCHECKED)) as receiver:
+        check(receiver, segment.wire, vector, verdict)
 
 
 @pytest.mark.parametrize("at", {id(at): at for at, _ in SENT}.values(), ids=vectors.name_of)
-def test_what_is_sent_is_the_datagram_of_the_table(at: DoorVectors, port: int, wire: Wire) -> None:
+def test_what_is_sent_is_the_datagram_of_the_table(at: DoorVectors, segment: Segment) -> None:
+    wire = segment.wire
     for vector in (vector for door, vector in SENT if door is at):
         assert vector.fields is not None
         src, seq, chan, payload, _ = vector.fields
-        with endpoint(at, port) as sender:
+        with segment.closed(RECEIVER, **options(at)) as sender:
             sender.seq = seq
             if len(vector.datagram) > MAX_SEND:
                 with pytest.raises(EndpointError, match="at most 1400"):
@@ -122,11 +107,12 @@ def test_what_is_sent_is_the_datagram_of_the_table(at: DoorVectors, port: int, w
             assert wire.sock.recv(65536) == vector.datagram
 
 
-def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(port: int, wire: Wire) -> None:
+def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(segment: Segment) -> None:
+    wire = segment.wire
     for vector in UNSENDABLE:
         src, _, rest = vector.body.split(b":", 2)
         chan, _, payload = rest.partition(b"|")
-        with endpoint(UNCHECKED, port) as sender:
+        with segment.closed(RECEIVER, **options(UNCHECKED)) as sender:
             with refused(vector.verdict, kind=EndpointError):
                 sender.send(src.decode("latin-1"), chan.decode("latin-1"), payload)
             if vector.verdict != "bad_src":
@@ -134,13 +120,3 @@ def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(port: int, wire:
                 assert sender.error() is not None, vector
             sender.send("last", b"")
             assert b":last|" in wire.sock.recv(65536), vector
-
-
-def test_one_that_has_no_key_to_sign_with_does_not_send(port: int) -> None:
-    for at in DOORS.values():
-        if at.cannot_sign:
-            with endpoint(at, port) as sender:
-                seq = sender.seq
-                with refused("no_signing_key", kind=EndpointError):
-                    sender.send("demo/t1", b"")
-                assert (sender.notify("demo/t1"), sender.seq) == (False, seq)

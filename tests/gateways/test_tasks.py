@@ -1,11 +1,11 @@
-"""Tasks of gateways: none ends unseen."""
+"""Gateways in this process: no task of theirs ends unseen, and patience with strangers ends."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from bccnd.gateways.broker.subscriber import Subscriber
 from bccnd.gateways.nng.connection import LinkConnection
 from bccnd.gateways.nng.gateway import NngGateway
 from bccnd.net.host_lookup import look_up
+from tests.gateways import certificates
 from tests.gateways.logs import Events
-from tests.gateways.peers import PATIENCE, RawPeer, place, url
+from tests.gateways.peers import HELLO, PATIENCE, RawPeer, place, url
 from tests.support import free_port, wait
 
 
@@ -32,8 +33,8 @@ def broker(folder: Path, port: int) -> BrokerGateway:
     return BrokerGateway(settings, str(folder / "bus.sock"), str(folder))
 
 
-def nng(folder: Path, *, listen: Sequence[str] = (), dial: Sequence[str] = ()) -> NngGateway:
-    settings = NngSettings(listen=tuple(listen), dial=tuple(dial))
+def nng(folder: Path, **section: Any) -> NngGateway:
+    settings = NngSettings.model_validate(section)
     return NngGateway(settings, str(folder / "bus.sock"), folder=str(folder), horizon=2.0)
 
 
@@ -48,7 +49,7 @@ def during(gateway: BrokerGateway | NngGateway, work: Callable[[], None]) -> int
         await running
 
     asyncio.run(asyncio.wait_for(scenario(), 2 * PATIENCE))
-    return gateway.status.dropped["bug"]
+    return gateway.status.dropped.get("bug", 0)
 
 
 def refused_twice(where: tuple[str, int]) -> None:
@@ -76,7 +77,7 @@ def test_a_gateway_whose_work_fails_does_not_go_on_without_it(tmp_path: Path, mo
 def test_a_link_that_fails_by_a_bug_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: Events
 ) -> None:
-    """At both ends of a link, making a connection fails twice."""
+    """At both ends of a link, making a connection fails twice; one that was made and ends is made again, too."""
     ours, theirs = url(), url()
     failures = {True: 2, False: 2}
 
@@ -94,7 +95,7 @@ def test_a_link_that_fails_by_a_bug_is_made_again(
             wait(lambda: events.texts("gateway_ready"), "the listener", PATIENCE)
             refused_twice(place(ours))
             RawPeer(ours).close()
-            for _ in range(3):
+            for _ in range(4):
                 server.accept()[0].close()
 
         assert during(nng(tmp_path, listen=[ours], dial=[theirs]), work) == 4
@@ -138,3 +139,26 @@ def test_a_subscriber_that_fails_by_a_bug_costs_only_itself(
             wait(lambda: events.texts("peer_connected"), "the subscriber", PATIENCE)
 
     assert during(broker(tmp_path, where[1]), work) == 2
+
+
+def test_a_connection_without_a_greeting_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: Events
+) -> None:
+    monkeypatch.setattr("bccnd.gateways.nng.connection._GREETING_TIMEOUT", 0.2)
+    certificates.make(tmp_path)
+    plain, encrypted = url(), url().replace("tcp://", "tls+tcp://")
+    files = {"ca": "ca.pem", "certificate": "relay01.pem", "key": "relay01.key"}
+    gateway = nng(tmp_path, listen=[plain, encrypted], tls=files)
+    dropped = gateway.status.dropped
+
+    def work() -> None:
+        wait(lambda: events.texts("gateway_ready"), "the listeners", PATIENCE)
+        silent = [(plain, HELLO[:5]), (encrypted, b""), (encrypted, b"\0" * 600)]
+        with ExitStack() as stack:
+            strangers = [stack.enter_context(RawPeer(where, hello)) for where, hello in silent]
+            wait(lambda: all(stranger.ended() for stranger in strangers), "the end of all", PATIENCE)
+        RawPeer(plain, b"").close()
+        RawPeer(plain, HELLO[:5]).close()
+        wait(lambda: (dropped.get("no_id"), dropped.get("malformed")) == (3, 2), "counts", PATIENCE)
+
+    assert during(gateway, work) == 0

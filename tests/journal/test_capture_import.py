@@ -145,25 +145,20 @@ def test_a_clock_that_is_set_begins_a_session(tmp_path: Path) -> None:
     assert [verdict for verdict, _ in seen[0][5:]] == ["accepted", "duplicate", "accepted", "accepted", "duplicate"]
 
 
-def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap", pcap(message_frame(number, number + 1) for number in range(50)))
+def test_a_capture_again_or_grown_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
+    # longer than what its name is made from
+    frames = [message_frame(number, number + 1, payload="x" * 1000) for number in range(100)]
+    path = put(tmp_path / "x.pcap", pcap(frames[:80]))
     first = ingest([path], str(tmp_path / "j"), SETTINGS)
     before = all_files(tmp_path / "j")
     shutil.copy(path, tmp_path / "of another name")
     assert ingest([str(tmp_path / "of another name")], str(tmp_path / "j"), SETTINGS) == first
     assert all_files(tmp_path / "j") == before
-    assert ingest([path], str(tmp_path / "j"), CaptureSettings("relay03")).journal_id != first.journal_id
-
-
-def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
-    # longer than what its name is made from
-    frames = [message_frame(number, number + 1, payload="x" * 1000) for number in range(100)]
-    path = put(tmp_path / "x.pcap", pcap(frames[:80]))
-    first = ingest([path], str(tmp_path / "j"), SETTINGS)
     put(tmp_path / "x.pcap", pcap(frames))
     assert ingest([path], str(tmp_path / "j"), SETTINGS).journal_id == first.journal_id
     assert len(table(tmp_path / "j")) == 100
     assert len(table(tmp_path / "j", "sessions")) == 1
+    assert ingest([path], str(tmp_path / "j"), CaptureSettings("relay03")).journal_id != first.journal_id
 
 
 def test_captures_that_overlap_are_read_in_the_order_of_time(tmp_path: Path) -> None:
@@ -226,10 +221,9 @@ def test_what_cannot_be_read_leaves_the_journal_as_it_was(
 
 def test_a_host_or_a_journal_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "x.pcap", pcap([message_frame(1, 1)]))
-    with refused("bad_host", kind=JournalError):
-        ingest([path], str(tmp_path / "j"), CaptureSettings("../up"))
-    with refused("unwritable", kind=JournalError):
-        ingest([path], path, SETTINGS)
+    for reason, place, host in (("bad_host", str(tmp_path / "j"), "../up"), ("unwritable", path, "relay02")):
+        with refused(reason, kind=JournalError):
+            ingest([path], place, CaptureSettings(host))
 
 
 @pytest.mark.parametrize(

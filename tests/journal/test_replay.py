@@ -78,12 +78,7 @@ def test_a_foreign_file_is_played_and_a_damaged_one_refused(tmp_path: Path) -> N
     kept = [name for name in reversed(records.column_names) if name not in ("share", "epoch")]
     pq.write_table(records.select(kept).append_column("more", pa.nulls(9)), path)
     assert [message.seq for message in play(tmp_path)] == list(range(9))
-    whole = put(tmp_path, "a", ONE, 0, rows(0, 9)).read_bytes()
-    for damaged in (whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], whole[:-1]):
-        path.write_bytes(damaged)
-        with refused("bad_file", kind=JournalError):
-            play(tmp_path)
-    pq.write_table(records.drop_columns(["rec_no"]), path)
+    path.write_bytes(put(tmp_path, "a", ONE, 0, rows(0, 9)).read_bytes()[:-1])
     with refused("bad_file", kind=JournalError):
         play(tmp_path)
 

@@ -44,6 +44,10 @@ OPTIONS: Final = SegmentOptions("lan", "10.79.0.255", 5400, bind="0.0.0.0", inte
 GROUP: Final = replace(OPTIONS, address="239.1.2.3", bind=None)
 
 
+#: of the first interface
+NUMBER: Final = "4711"
+
+
 def link(*words: str) -> None:
     ip("-n", NAME, "link", *words)
 
@@ -78,7 +82,7 @@ def namespace() -> Iterator[None]:
     except (OSError, subprocess.CalledProcessError):
         cannot_here("cannot make network namespaces (it takes root and iproute2)")
     try:
-        make()
+        make("index", NUMBER)
         with inside(NAME):
             yield
     finally:
@@ -129,6 +133,11 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 Step = tuple[Sequence[Callable[[], None]], bool, list[str]]
 HISTORIES: Final[dict[str, list[Step]]] = {
     "made anew": [((delete,), False, ["interface_gone"]), ((make,), True, ["interface_back"])],
+    # As it is when it leaves the namespace and comes back: the kernel has forgotten its groups.
+    "a group, under the old number": [
+        ((delete,), False, ["interface_gone"]),
+        ((lambda: make("index", NUMBER),), True, ["interface_back"]),
+    ],
     "made anew between two looks": [((delete, make), True, ["interface_back"])],
     "not usable yet": [
         ((delete, make_bare), False, ["interface_refused"]),
@@ -143,15 +152,15 @@ HISTORIES: Final[dict[str, list[Step]]] = {
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("steps", HISTORIES.values(), ids=HISTORIES)
+@pytest.mark.parametrize("history", HISTORIES)
 def test_a_segment_follows_its_interface_without_any_right(
-    loop: Loop, namespace: None, steps: list[Step], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    loop: Loop, namespace: None, history: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    with contextlib.closing(Segment(OPTIONS)) as segment:
+    with contextlib.closing(Segment(GROUP if "number" in history else OPTIONS)) as segment:
         watched = Watched(loop, segment)
         descriptor = segment.fileno()
-        for changes, used, events in steps:
+        for changes, used, events in HISTORIES[history]:
             for change in changes:
                 change()
             with without_root(tmp_path):
@@ -177,20 +186,6 @@ def test_what_waits_is_read_and_drops_stay_counted(loop: Loop, namespace: None) 
         assert watched.check()
         assert watched.received == [b"x" * 1000] * (50 - drops)
         assert segment.kernel_drops() == drops
-
-
-@pytest.mark.root
-def test_groups_are_joined_again_also_under_the_old_number(loop: Loop, namespace: None) -> None:
-    """As it is when it leaves the namespace and comes back: the kernel has forgotten its groups."""
-    with contextlib.closing(Segment(GROUP)) as segment:
-        watched = Watched(loop, segment)
-        number = socket.if_nametoindex("lan7")
-        delete()
-        assert not watched.check()
-        make("index", str(number))
-        assert watched.check()
-        shown = subprocess.run(["ip", "maddress", "show", "dev", "lan7"], check=True, capture_output=True, text=True)
-        assert "239.1.2.3" in shown.stdout
 
 
 @pytest.mark.root

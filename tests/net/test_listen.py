@@ -10,10 +10,11 @@ import secrets
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,8 @@ from bccnd.errors import StartError
 from bccnd.net import listen as listen_module
 from bccnd.net.listen import ACCEPTS, Acceptor, listen_abstract, listen_bus, listen_tcp, listen_unix
 from bccnd.net.loop import Loop
-from bccnd.net.peer import credentials
 from tests.limits import descriptors
-from tests.support import NOBODY, ROOT, need_root, turn, turn_until, without_root
+from tests.support import NOBODY, Closing, need_root, turn, turn_until, without_root
 
 
 @pytest.fixture
@@ -149,16 +149,14 @@ def test_a_socket_of_another_kind_or_with_a_full_backlog_serves(folder: Path, ki
         assert path.exists()
 
 
-def test_the_mode_is_what_was_asked_for_whatever_the_umask(folder: Path) -> None:
-    path = str(folder / "bus.sock")
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+def test_the_mode_is_what_was_asked_for_whatever_the_umask(folder: Path, mode: int) -> None:
     before = os.umask(0o077)
     try:
-        for mode in (0o600, 0o660, 0o666):
-            with contextlib.closing(listen_unix(path, mode, None)):
-                assert stat.S_IMODE(os.stat(path).st_mode) == mode
-            assert os.umask(0o077) == 0o077
+        listen_unix(str(folder / "bus.sock"), mode, None).close()
     finally:
-        os.umask(before)
+        assert os.umask(before) == 0o077
+    assert stat.S_IMODE((folder / "bus.sock").stat().st_mode) == mode
 
 
 @pytest.mark.root
@@ -173,48 +171,26 @@ def test_the_group_is_what_was_asked_for_or_there_is_no_socket(folder: Path) -> 
     assert not path.exists()
 
 
-RACER = """
-import sys
-from bccnd.errors import StartError
-from bccnd.net.listen import listen_unix
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    listener = listen_unix(sys.argv[1], 0o600, None)
-except StartError as error:
-    print(error.reason, flush=True)
-else:
-    print("won", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_of_many_processes_that_start_at_once_exactly_one_wins(folder: Path) -> None:
+def test_of_many_that_start_at_once_exactly_one_wins(folder: Path) -> None:
     path = str(folder / "bus.sock")
-    listen_unix(path, 0o600, None).close()  # each of them has something to remove
-    command = [sys.executable, "-c", RACER, path]
-    racers = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        for _ in range(6)
-    ]
+    together = threading.Barrier(6)
 
-    def lines() -> list[str]:
-        return [racer.stdout.readline().strip() for racer in racers if racer.stdout is not None]
+    def start(_number: int) -> socket.socket | str:
+        together.wait()
+        try:
+            return listen_unix(path, 0o600, None)
+        except StartError as error:
+            return error.reason
 
-    try:
-        assert lines() == ["ready"] * 6
-        for racer in racers:
-            assert racer.stdin is not None
-            racer.stdin.write("go\n")
-        outcomes = lines()
-        assert sorted(outcomes) == ["path_served"] * 5 + ["won"]
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.connect(path)
-            pid, _, _ = credentials(client)
-        assert pid == racers[outcomes.index("won")].pid
-    finally:
-        for racer in racers:
-            racer.communicate("end\n")
+    for _ in range(20):  # from the second on, each of them has something to remove
+        with ThreadPoolExecutor(6) as pool:
+            outcomes = list(pool.map(start, range(6)))
+        (winner,) = (one for one in outcomes if isinstance(one, socket.socket))
+        with winner:
+            assert outcomes.count("path_served") == 5
+            for _ in range(5):
+                winner.accept()[0].close()  # the knocks of the others
+            assert greeted(winner)
 
 
 def greeted(listener: socket.socket) -> bool:
@@ -252,32 +228,17 @@ def test_an_inherited_socket_is_used(folder: Path, listening: bool) -> None:
         assert greeted(listener)
 
 
-def unusable(kind: str) -> int:
-    """A descriptor that is no socket to listen on."""
-    if kind in ("file", "closed"):
-        return os.open("/dev/null", os.O_RDONLY)
-    if kind == "connected":
-        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        other.close()
-        return one.detach()
-    family = socket.AF_INET if kind == "inet" else socket.AF_UNIX
-    type_ = {"stream": socket.SOCK_STREAM, "dgram": socket.SOCK_DGRAM}.get(kind, socket.SOCK_SEQPACKET)
-    return socket.socket(family, socket.SOCK_STREAM if kind == "inet" else type_).detach()
-
-
-@pytest.mark.parametrize("kind", ["file", "inet", "stream", "dgram", "unbound", "connected", "closed"])
-def test_a_descriptor_that_is_no_use_is_left_as_it_is(kind: str) -> None:
-    descriptor = unusable(kind)
-    if kind == "closed":
-        os.close(descriptor)
-    try:
-        error = refused(lambda: listen_bus(descriptor, 0o600, None))
-        assert (error.reason, str(descriptor) in error.detail) == ("no_socket", True)
-        if kind != "closed":
-            os.fstat(descriptor)  # it was not ours to close
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+def test_a_descriptor_that_is_no_use_is_left_as_it_is() -> None:
+    connected, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    inet = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET)  # the last one is not bound
+    useless = [connected, other, inet, *(socket.socket(socket.AF_UNIX, kind) for kind in kinds)]
+    with open("/dev/null") as file, contextlib.ExitStack() as stack:
+        closed = os.dup(file.fileno())
+        os.close(closed)
+        for descriptor in (closed, file.fileno(), *(stack.enter_context(sock).fileno() for sock in useless)):
+            error = refused(lambda descriptor=descriptor: listen_bus(descriptor, 0o600, None))  # type: ignore[misc]
+            assert (error.reason, str(descriptor) in error.detail) == ("no_socket", True)
 
 
 def test_an_address_for_http_is_listened_on_or_refused() -> None:
@@ -294,15 +255,14 @@ def test_an_address_for_http_is_listened_on_or_refused() -> None:
 # -- accepting
 
 
-class Accepting:
-    """What accepts connections at a port of the loopback, and a way to connect there."""
+class Accepting(Closing):
+    """What accepts connections at a listener, without one at a port of the loopback, and a way to connect there."""
 
-    def __init__(self, loop: Loop, listener: socket.socket, seconds: float) -> None:
-        self.loop = loop
+    def __init__(self, loop: Loop, listener: socket.socket | None = None, seconds: float = 3600.0) -> None:
         self.accepted: list[socket.socket] = []
-        self.listener = listener
-        self.acceptor = Acceptor(loop, listener, "visitors", self.accepted.append, seconds)
         self.visitors: list[socket.socket] = []
+        self.listener = listener or listen_tcp("127.0.0.1", 0)
+        self.acceptor = Acceptor(loop, self.listener, "visitors", self.accepted.append, seconds)
 
     def connect(self, count: int = 1) -> None:
         address = self.listener.getsockname()
@@ -316,38 +276,20 @@ class Accepting:
         assert self.listener.fileno() == -1
 
 
-Accept = Callable[..., Accepting]
-
-
-@pytest.fixture
-def accept(loop: Loop) -> Iterator[Accept]:
-    with contextlib.ExitStack() as stack:
-
-        def begin(listener: socket.socket | None = None, seconds: float = 3600.0) -> Accepting:
-            return stack.enter_context(
-                contextlib.closing(Accepting(loop, listener or listen_tcp("127.0.0.1", 0), seconds))
-            )
-
-        yield begin
-
-
-def test_every_connection_is_handed_on_once_and_never_blocks(accept: Accept) -> None:
-    one = accept()
-    one.connect(ACCEPTS + 5)
-    turn(one.loop)
-    assert len(one.accepted) == ACCEPTS, "other events must be served too"
-    turn_until(one.loop, lambda: len(one.accepted) == len(one.visitors))
-    turn(one.loop, 3)
-    assert not any(sock.getblocking() for sock in one.accepted)
-    assert {sock.getpeername() for sock in one.accepted} == {visitor.getsockname() for visitor in one.visitors}
-
-
-def test_a_round_accepts_no_more_once_its_time_is_used_up(accept: Accept) -> None:
-    one = accept(seconds=0.0)
-    one.connect(5)
-    for number in range(1, 6):
-        turn(one.loop)
-        assert len(one.accepted) == number
+def test_every_connection_is_handed_on_once_and_never_blocks(loop: Loop) -> None:
+    with Accepting(loop) as one:
+        one.connect(ACCEPTS + 5)
+        turn(loop)
+        assert len(one.accepted) == ACCEPTS, "other events must be served too"
+        turn_until(loop, lambda: len(one.accepted) == len(one.visitors))
+        turn(loop, 3)
+        assert not any(sock.getblocking() for sock in one.accepted)
+        assert {sock.getpeername() for sock in one.accepted} == {visitor.getsockname() for visitor in one.visitors}
+    with Accepting(loop, seconds=0.0) as one:
+        one.connect(5)
+        for number in range(1, 6):
+            turn(loop)
+            assert len(one.accepted) == number, "a round accepts no more once its time is used up"
 
 
 class Broke(socket.socket):
@@ -367,34 +309,33 @@ class Broke(socket.socket):
     ("error", "event"), [(errno.EMFILE, "out_of_descriptors"), (errno.EPERM, "accept_failed")], ids=errno.errorcode.get
 )
 def test_accepting_pauses_after_an_error_which_is_logged_once(
-    accept: Accept, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: int, event: str
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: int, event: str
 ) -> None:
     monkeypatch.setattr(listen_module, "PAUSE", 0.02)
     with Broke(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listener:
         listener.error = error
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        one = accept(listener)
-        one.connect()
-        began = time.monotonic()
-        turn_until(one.loop, lambda: one.accepted, "the connection")
+        with Accepting(loop, listener) as one:
+            one.connect()
+            began = time.monotonic()
+            turn_until(loop, lambda: one.accepted, "the connection")
         assert time.monotonic() - began >= 3 * listen_module.PAUSE
         assert [vars(record)["event"] for record in caplog.records] == [event]
 
 
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_a_listener_that_was_shut_down_is_watched_no_more(
-    accept: Accept, folder: Path, kind: str, caplog: pytest.LogCaptureFixture
+    loop: Loop, folder: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # The parent of this process has it too.
     parent = listen_unix(str(folder / "bus.sock"), 0o600, None) if kind == "unix" else listen_tcp("127.0.0.1", 0)
     listener = socket.socket(fileno=os.dup(parent.fileno()))
     listener.setblocking(False)
-    one = accept(listener)
-    with parent, socket.socket(parent.family, parent.type) as client:
+    with parent, socket.socket(parent.family, parent.type) as client, Accepting(loop, listener) as one:
         client.connect(parent.getsockname())
         parent.shutdown(socket.SHUT_RDWR)
-        turn(one.loop, 5)
+        turn(loop, 5)
+        assert not loop.watches(listener.fileno())
     assert [vars(record)["event"] for record in caplog.records] == ["accept_failed"]
-    assert not one.loop.watches(listener.fileno())
     assert len(one.accepted) == (kind == "unix"), "what had connected before"

@@ -76,20 +76,6 @@ def test_each_datagram_of_a_batch_has_its_sender(opens: Opens, options: SegmentO
     assert len(peers) == BATCH
 
 
-def test_only_what_the_kernel_dropped_is_counted(opens: Opens, options: SegmentOptions, sender: socket.socket) -> None:
-    small, large = opens(receive_buffer=4096), opens(receive_buffer=4 << 20)
-    assert small.kernel_drops() == 0
-    for _ in range(200):
-        sender.sendto(b"x" * 1000, (BROADCAST, options.port))
-    take(large, 200)
-    assert large.kernel_drops() == 0
-    drops = small.kernel_drops()
-    assert 0 < drops < 200
-    assert sum(map(len, take(small, 200 - drops))) == 200 - drops
-    with pytest.raises(BlockingIOError):
-        small.receiver.receive()
-
-
 def test_a_broadcast_that_fails_is_counted_by_its_error(opens: Opens) -> None:
     segment = opens()
     assert segment.sender.send(b"x" * 70_000) == "EMSGSIZE"

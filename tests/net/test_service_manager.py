@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,30 +26,13 @@ from tests.support import ROOT, turn_until
 TAKER = """
 import json, os, sys
 from bccnd.net.service_manager import take_sockets
-passed = dict(os.environ)
-changed = []
-for change in json.loads(sys.argv[1]):
-    os.environ.update({**passed, **change})
-    changed.append(take_sockets())
-os.environ.update(passed)
+os.environ.update(json.loads(sys.argv[1]))
 taken = take_sockets()
-print(json.dumps({
-    "changed": changed,
-    "taken": taken,
-    "inherited": [name for name, fd in taken if os.get_inheritable(fd)],
-    "files": [os.fstat(fd).st_ino for _, fd in taken],
-    "left": [name for name in os.environ if name.startswith("LISTEN_")],
-    "again": take_sockets(),
-}))
+files = [os.fstat(fd).st_ino for _, fd in taken]
+inherited = [name for name, fd in taken if os.get_inheritable(fd)]
+left = [name for name in os.environ if name.startswith("LISTEN_")]
+print(json.dumps([taken, files, inherited + left + take_sockets()]))
 """
-
-
-def taken_by(passed: list[tuple[str, int]], *changes: dict[str, str]) -> dict[str, Any]:
-    """What a program takes to which descriptors are passed, as its environment is and with each of the changes."""
-    command = [*launch(passed), sys.executable, "-c", TAKER, json.dumps(changes)]
-    descriptors = [one for _, one in passed]
-    done = subprocess.run(command, cwd=ROOT, pass_fds=descriptors, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
 
 
 @pytest.fixture
@@ -61,25 +43,27 @@ def pipes() -> Iterator[list[int]]:
         os.close(end)
 
 
-def test_descriptors_are_taken_once_with_their_names(pipes: list[int]) -> None:
-    names = ["udp", "client-12", "bus", "udp", "255.255.255.255#5400", ""]
-    found = taken_by(list(zip(names, pipes, strict=True)))
-    assert found["taken"] == [[name, number] for number, name in enumerate(names, 3)]
-    assert found["files"] == [os.fstat(end).st_ino for end in pipes]
-    assert found["inherited"] == found["left"] == found["again"] == []
+NAMES = ["udp", "client-12", "bus", "udp", "255.255.255.255#5400", ""]
 
 
-def test_what_does_not_fit_the_environment_is_not_taken(pipes: list[int]) -> None:
-    pids = [{"LISTEN_PID": pid} for pid in ("1", "", "x", "-1", "٣")]
-    names = [{"LISTEN_FDNAMES": text} for text in ("", "one", "one:two:three", ":::")]
-    # Either all of them are open or none was passed.
-    counts = {"0": 0, "1": 1, "9": 0, "": 0, "-2": 0, "two": 0}
-    pair = [("bus", pipes[0]), ("udp", pipes[1])]
-    found = taken_by(pair, *pids, *names, *({"LISTEN_FDS": count} for count in counts))["changed"]
-    assert found[:5] == [[]] * 5
-    assert found[5:9] == [[["unknown", 3], ["unknown", 4]]] * 4
-    assert [len(taken) for taken in found[9:]] == list(counts.values())
-    assert take_sockets() == []
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, NAMES),
+        ({"LISTEN_FDNAMES": "one:two"}, ["unknown"] * 6),
+        ({"LISTEN_FDS": "1"}, ["unknown"]),
+        # Either all of them are open or none was passed.
+        *(({"LISTEN_FDS": count}, []) for count in ("9", "", "two")),
+        *(({"LISTEN_PID": pid}, []) for pid in ("1", "x")),
+    ],
+)
+def test_descriptors_are_taken_once_with_their_names(
+    pipes: list[int], changes: dict[str, str], names: list[str]
+) -> None:
+    command = [*launch(list(zip(NAMES, pipes, strict=True))), sys.executable, "-c", TAKER, json.dumps(changes)]
+    done = subprocess.run(command, cwd=ROOT, pass_fds=pipes, capture_output=True, text=True, check=True)
+    taken = [[name, number] for number, name in enumerate(names, 3)]
+    assert json.loads(done.stdout) == [taken, [os.fstat(end).st_ino for end in pipes[: len(names)]], []]
 
 
 def fields(message: str) -> dict[str, str]:
@@ -144,16 +128,6 @@ def test_without_a_manager_nothing_happens(loop: Loop) -> None:
         assert one.lost == 0
         one.close()
     assert descriptors() == before
-
-
-def test_an_invalid_address_is_logged_once_and_counted(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", "relative")
-    one = ServiceManager.from_environment()
-    one.ready("x")
-    one.ready("y")
-    assert (one.lost, [vars(record)["event"] for record in caplog.records]) == (2, ["manager_silent"])
 
 
 OURS = {"WATCHDOG_PID": str(os.getpid())}
@@ -296,6 +270,16 @@ def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
     turn_until(loop, lambda: len(other.taken) == 10, "the notifications")
     assert [fields(message)["FDNAME"] for message in other.taken] == [f"client-{number}" for number in range(10)]
     assert manager.store("client-99", 0)  # from then on all is well again
+
+
+def test_an_invalid_address_is_logged_once_and_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "relative")
+    one = ServiceManager.from_environment()
+    one.ready("x")
+    one.ready("y")
+    assert (one.lost, [vars(record)["event"] for record in caplog.records]) == (2, ["manager_silent"])
 
 
 def test_what_cannot_be_sent_is_dropped_and_the_next_is_sent(manager: ServiceManager, other: Other, loop: Loop) -> None:

@@ -84,7 +84,8 @@ def test_each_socket_finds_what_it_serves_in_any_order(tmp_path: Path, stack: Ex
         "abstract": bus_socket(b"\0" + paths[2][1:].encode()),
         "first": udp_socket(ports[0]),
         "second": udp_socket(ports[1]),
-        "metrics": tcp_socket(),
+        "127.0.0.1": tcp_socket(),
+        "127.0.0.2": tcp_socket("127.0.0.2"),
     }
     was = dict(zip(made, files(*made.values()), strict=True))
     # All are called the same, as those of one socket unit are.
@@ -100,15 +101,13 @@ def test_each_socket_finds_what_it_serves_in_any_order(tmp_path: Path, stack: Ex
         opened = sockets.open_segment(segment)
         assert files(opened.sock) == [was[segment.name]]
         assert opened.sock.getblocking() is False
-    (visitors,) = sockets.open_metrics(None)
-    assert (files(visitors), visitors.getblocking()) == ([was["metrics"]], False)
-    port = visitors.getsockname()[1]
-    assert sockets.served == [
-        *(f"bus {path}" for path in paths),
-        "segment second",
-        "segment first",
-        f"metrics 127.0.0.1:{port}",
-    ]
+    served = [*(f"bus {path}" for path in paths), "segment second", "segment first"]
+    # Metrics are served wherever they are passed, not where the configuration says.
+    for visitors in sockets.open_metrics(("127.0.0.1", free_port())):
+        host, number = visitors.getsockname()
+        assert (files(visitors), visitors.getblocking()) == ([was.pop(host)], False)
+        served.append(f"metrics {host}:{number}")
+    assert (sockets.served, len(was)) == (served, 5)
 
 
 def test_a_bus_is_known_by_any_path_to_it_and_by_its_descriptor(tmp_path: Path, stack: ExitStack) -> None:
@@ -173,15 +172,6 @@ def test_sockets_for_other_segments_or_no_metrics_are_refused() -> None:
     except OSError:
         cannot_here("this host has no ::1")
     refusal("udp", fd, f"[::1]:{port}", segments=segments)
-
-
-def test_metrics_are_served_wherever_they_are_passed(stack: ExitStack) -> None:
-    sockets = stack.enter_context(
-        closing(ActivatedSockets([("metrics", tcp_socket()), ("metrics", tcp_socket("127.0.0.2"))]))
-    )
-    sockets.assign([], [], metrics=True)
-    passed = sockets.open_metrics(("127.0.0.1", free_port()))
-    assert [one.getsockname()[0] for one in passed] == ["127.0.0.1", "127.0.0.2"]
 
 
 def test_stored_descriptors_are_left_alone(tmp_path: Path, stack: ExitStack) -> None:

@@ -4,11 +4,9 @@
  *   header_check SOCKET SIZE STEP...
  *
  * SOCKET may be empty, SIZE is the buffer's. Steps, each printed with 0 or an errno:
- *   sub PATTERN, unsub PATTERN, pub KEY HEX, ctl KEY HEX (or - for none), ask KEY MS, sync MS,
- *   recv MS (events until there is none for so long), signal (wait for what comes or a SIGUSR1), wait (for a line of
- *   stdin), next (one event, and how many wait behind it), poll N (N events, one after each poll, which is left out
- *   while something waits in the buffer), drain N (N events or more, as many as there are after each poll),
- *   close (and try to receive)
+ *   sub PATTERN, unsub PATTERN, pub KEY TEXT, ctl KEY, ask KEY MS, sync MS, recv MS (events until there is none for so
+ *   long), signal (wait for what comes or a SIGUSR1), wait (for a line of stdin), next (one event, and how many wait
+ *   behind it)
  * Then it receives until the end of the connection.
  *
  *   cc -Wall -Wextra -Wpedantic -Werror -fsanitize=address,undefined -I examples/c -o header_check header_check.c
@@ -83,10 +81,10 @@ static int events(struct bccn *bus, int timeout_ms)
 	return 1;
 }
 
-static int next_event(struct bccn *bus, int timeout_ms)
+static int next_event(struct bccn *bus)
 {
 	struct bccn_event got;
-	int result = bccn_receive(bus, timeout_ms, &got);
+	int result = bccn_receive(bus, -1, &got);
 
 	if (result > 0) {
 		print_event((void *)"", &got);
@@ -94,37 +92,6 @@ static int next_event(struct bccn *bus, int timeout_ms)
 		fflush(stdout);
 	}
 	return result;
-}
-
-/* How a program with a poll loop of its own receives. */
-static int poll_for(struct bccn *bus, int count, int all)
-{
-	struct pollfd state;
-	int result = 1;
-
-	state.fd = bus->fd;
-	state.events = POLLIN;
-	while (count > 0) {
-		if ((all || !bccn_pending(bus)) && poll(&state, 1, 20000) != 1)
-			return -1;
-		if (!all && (result = next_event(bus, 0)) > 0)
-			count--;
-		while (all && (result = next_event(bus, 0)) > 0)
-			count--;
-		if (result < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static size_t bytes_of(const char *hex, char *out)
-{
-	size_t length = 0;
-	unsigned byte;
-
-	for (; sscanf(hex, "%2x", &byte) == 1; hex += 2)
-		out[length++] = (char)byte;
-	return length;
 }
 
 static void on_signal(int number)
@@ -135,24 +102,16 @@ static void on_signal(int number)
 static int step(struct bccn *bus, const char *name, char **words)
 {
 	struct bccn_event answer;
-	char *bytes;
 	int result;
 
 	if (!strcmp(name, "sub"))
 		return bccn_subscribe(bus, words[0]);
 	if (!strcmp(name, "unsub"))
 		return bccn_unsubscribe(bus, words[0]);
-	if (!strcmp(name, "pub") || !strcmp(name, "ctl")) {
-		bytes = (char *)malloc(strlen(words[1]) + 1);
-		if (!strcmp(name, "pub"))
-			result = bccn_publish(bus, words[0], bytes, bytes_of(words[1], bytes));
-		else if (!strcmp(words[1], "-"))
-			result = bccn_control(bus, words[0], NULL, 0);
-		else
-			result = bccn_control(bus, words[0], bytes, bytes_of(words[1], bytes));
-		free(bytes);
-		return result;
-	}
+	if (!strcmp(name, "pub"))
+		return bccn_publish(bus, words[0], words[1], strlen(words[1]));
+	if (!strcmp(name, "ctl"))
+		return bccn_control(bus, words[0], NULL, 0);
 	if (!strcmp(name, "ask")) {
 		memset(&answer, 0, sizeof answer);
 		result = bccn_ask(bus, words[0], NULL, 0, atoi(words[1]), print_event, (void *)"before: ", &answer);
@@ -164,12 +123,8 @@ static int step(struct bccn *bus, const char *name, char **words)
 		return bccn_sync(bus, atoi(words[0]), print_event, (void *)"before: ");
 	if (!strcmp(name, "recv"))
 		return events(bus, atoi(words[0])) - 1;
-	if (!strcmp(name, "poll") || !strcmp(name, "drain"))
-		return poll_for(bus, atoi(words[0]), *name == 'd');
 	if (!strcmp(name, "next"))
-		return next_event(bus, -1);
-	if (!strcmp(name, "close"))
-		bccn_close(bus);
+		return next_event(bus);
 	if (!strcmp(name, "wait"))
 		return getchar() == EOF ? -1 : 0;
 	return bccn_receive(bus, -1, &answer);
@@ -192,9 +147,9 @@ int main(int argc, char **argv)
 	said("connect", result);
 	for (i = 3; !result && i < argc; i++) {
 		char *name = argv[i], **words = argv + i + 1;
-		int two = !strcmp(name, "pub") || !strcmp(name, "ctl") || !strcmp(name, "ask");
+		int two = !strcmp(name, "pub") || !strcmp(name, "ask");
 
-		i += two ? 2 : strcmp(name, "wait") && strcmp(name, "signal") && strcmp(name, "next") && strcmp(name, "close");
+		i += two ? 2 : strcmp(name, "wait") && strcmp(name, "signal") && strcmp(name, "next");
 		if (i >= argc)
 			return 2;
 		said(name, step(&bus, name, words));

@@ -1,17 +1,15 @@
 /* peer - a small BCCN program in C, written from the protocol's text and sharing no line with bccnd.
  *
- *   peer send ADDRESS PORT SRC FIRST_SEQ CHAN [--crc32] [--twice]   a datagram for each line of stdin
- *   peer listen ADDRESS PORT [CHAN] [--crc32]                       prints "src seq chan payload" of each datagram
+ *   peer send ADDRESS PORT SRC FIRST_SEQ CHAN   a datagram for each line of stdin
+ *   peer listen ADDRESS PORT                    prints "src seq chan payload" of each datagram
  *
  * It has the habits of the reference programs in C: it sends from whatever port it is given, goes up to 1500 bytes,
  * refuses every datagram that carries a check, and knows no "!": that is part of a name like any other character.
- * With --crc32 it puts a CRC-32 on what it sends, and takes only what carries one that fits.
  *
  *   cc -Wall -Wextra -Werror -O1 -o peer peer.c
  */
-#define _GNU_SOURCE /* getopt_long */
+#define _GNU_SOURCE /* getline */
 #include <arpa/inet.h>
-#include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +23,6 @@ struct message {
 	size_t size; /* of the payload, which may hold any byte */
 };
 
-static int with_crc32, twice;
-
-/* The CRC of zlib and Ethernet, bit by bit: slow, and easy to compare with its definition. */
-static uint32_t crc32_of(const char *data, size_t size)
-{
-	uint32_t crc = 0xffffffff;
-
-	while (size--) {
-		crc ^= (unsigned char)*data++;
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-	}
-	return ~crc;
-}
-
 static int is_number(const char *text)
 {
 	return *text && text[strspn(text, "0123456789")] == '\0';
@@ -48,23 +31,16 @@ static int is_number(const char *text)
 /* Takes a datagram apart in place; a NUL must stand behind it. Returns what is wrong with it, or NULL. */
 static const char *take_apart(char *datagram, size_t size, struct message *out)
 {
-	char *end = datagram + size, *inside = datagram + strlen("BCCN1["), *closing, *check, *body, *bar, sum[9];
+	char *end = datagram + size, *inside = datagram + strlen("BCCN1["), *closing, *body, *bar;
 
 	if (strncmp(datagram, "BCCN1[", strlen("BCCN1[")) || !(closing = memchr(inside, ']', end - inside)))
 		return "no envelope of BCCN1";
 	*closing = '\0';
 	body = closing + 1;
-	if ((check = strchr(inside, ':')))
-		*check++ = '\0';
+	if (strchr(inside, ':'))
+		return "carries a check";
 	if (!is_number(inside) || strtoul(inside, NULL, 10) != (size_t)(end - body))
 		return "not as long as it says";
-	if (check && !with_crc32)
-		return "carries a check";
-	if (with_crc32) {
-		snprintf(sum, sizeof sum, "%08x", crc32_of(body, end - body));
-		if (!check || strncmp(check, "crc32=", 6) || strcmp(check + 6, sum))
-			return "no check that fits";
-	}
 	if (!(bar = memchr(body, '|', end - body)))
 		return "no payload";
 	*bar = '\0';
@@ -82,7 +58,7 @@ static const char *take_apart(char *datagram, size_t size, struct message *out)
 	return NULL;
 }
 
-static int listening(int sock, struct sockaddr_in *at, const char *only)
+static int listening(int sock, struct sockaddr_in *at)
 {
 	static char datagram[65536 + 1];
 	struct message got;
@@ -101,8 +77,6 @@ static int listening(int sock, struct sockaddr_in *at, const char *only)
 			fprintf(stderr, "refused: %s\n", wrong);
 			continue;
 		}
-		if (only && strcmp(only, got.chan))
-			continue;
 		printf("%s %s %s ", got.src, got.seq, got.chan);
 		fwrite(got.payload, 1, got.size, stdout);
 		putchar('\n');
@@ -114,7 +88,7 @@ static int listening(int sock, struct sockaddr_in *at, const char *only)
 
 static int sending(int sock, struct sockaddr_in *to, const char *src, const char *first_seq, const char *chan)
 {
-	static char body[LARGEST + 1], datagram[2 * LARGEST], check[32];
+	static char body[LARGEST + 1], datagram[2 * LARGEST];
 	unsigned long long seq = strtoull(first_seq, NULL, 10);
 	char *line = NULL;
 	size_t room = 0;
@@ -135,20 +109,16 @@ static int sending(int sock, struct sockaddr_in *to, const char *src, const char
 		}
 		memcpy(body + head, line, size);
 		size += head;
-		if (with_crc32)
-			snprintf(check, sizeof check, ":crc32=%08x", crc32_of(body, size));
-		int start = snprintf(datagram, sizeof datagram, "BCCN1[%zd%s]", size, check);
+		int start = snprintf(datagram, sizeof datagram, "BCCN1[%zd]", size);
 		if (start + size > LARGEST) {
 			fprintf(stderr, "too long\n");
 			return 1;
 		}
 		memcpy(datagram + start, body, size);
-		/* The protocol's own way to lose less: the same datagram again, with the same seq. */
-		for (int copies = 1 + twice; copies > 0; copies--)
-			if (sendto(sock, datagram, start + size, 0, (struct sockaddr *)to, sizeof *to) < 0) {
-				perror("sendto");
-				return 1;
-			}
+		if (sendto(sock, datagram, start + size, 0, (struct sockaddr *)to, sizeof *to) < 0) {
+			perror("sendto");
+			return 1;
+		}
 	}
 	free(line);
 	return 0;
@@ -156,23 +126,16 @@ static int sending(int sock, struct sockaddr_in *to, const char *src, const char
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"crc32", no_argument, &with_crc32, 1}, {"twice", no_argument, &twice, 1}, {0}};
 	struct sockaddr_in address = {.sin_family = AF_INET};
-	int sock = socket(AF_INET, SOCK_DGRAM, 0), option;
+	int sock = socket(AF_INET, SOCK_DGRAM, 0);
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) == 0)
-		;
-	argv += optind;
-	argc -= optind;
-	if (option == -1 && argc >= 3 && sock >= 0 && inet_pton(AF_INET, argv[1], &address.sin_addr) == 1) {
-		address.sin_port = htons(atoi(argv[2]));
-		if (!strcmp(argv[0], "send") && argc == 6)
-			return sending(sock, &address, argv[3], argv[4], argv[5]);
-		if (!strcmp(argv[0], "listen") && argc <= 4)
-			return listening(sock, &address, argv[3]);
+	if (argc >= 4 && sock >= 0 && inet_pton(AF_INET, argv[2], &address.sin_addr) == 1) {
+		address.sin_port = htons(atoi(argv[3]));
+		if (!strcmp(argv[1], "send") && argc == 7)
+			return sending(sock, &address, argv[4], argv[5], argv[6]);
+		if (!strcmp(argv[1], "listen") && argc == 4)
+			return listening(sock, &address);
 	}
-	fprintf(stderr, "usage: peer send ADDRESS PORT SRC FIRST_SEQ CHAN [--crc32] [--twice]\n"
-			"       peer listen ADDRESS PORT [CHAN] [--crc32]\n");
+	fprintf(stderr, "usage: peer send ADDRESS PORT SRC FIRST_SEQ CHAN | peer listen ADDRESS PORT\n");
 	return 2;
 }

@@ -3,11 +3,10 @@
 # bccnd.
 #
 #   peer.pl send ADDRESS PORT SRC FIRST_SEQ CHAN [--key FILE]        a datagram for each line of stdin
-#   peer.pl listen ADDRESS PORT [--key FILE | --habits] [--dd]       prints "src seq chan payload" of each datagram
+#   peer.pl listen ADDRESS PORT [--key FILE | --habits]              prints "src seq chan payload" of each datagram
 #
 # --key     HMAC both ways, under the content of FILE without its line end
 # --habits  listens as the Perl module Net::BCCN is known to
-# --dd      drops copies as that module's option DD does
 #
 # Like that module, and unlike most programs, it sends from the port that all listen on. It knows no longest datagram.
 
@@ -16,10 +15,9 @@ use warnings;
 use Digest::SHA qw(hmac_sha256_hex);
 use Getopt::Long;
 use IO::Socket::INET;
-use Socket qw(inet_ntoa unpack_sockaddr_in);
 
-my ( $key_file, $habits, $dd );
-GetOptions( 'key=s' => \$key_file, 'habits' => \$habits, 'dd' => \$dd ) or exit 2;
+my ( $key_file, $habits );
+GetOptions( 'key=s' => \$key_file, 'habits' => \$habits ) or exit 2;
 my ( $mode, $address, $port, $src, $seq, $chan ) = @ARGV;
 my $words = @ARGV;
 die "usage: peer.pl send ADDRESS PORT SRC FIRST_SEQ CHAN | listen ADDRESS PORT\n"
@@ -64,15 +62,9 @@ sub send_lines {
 }
 
 sub print_datagrams {
-    my %seen;
-    while ( defined( my $peer = $sock->recv( my $datagram, 65536 ) ) ) {
+    while ( defined $sock->recv( my $datagram, 65536 ) ) {
         my @fields = $habits ? by_habit($datagram) : by_the_text($datagram);
-        next unless @fields;
-        if ($dd) {
-            my ( undef, $ip ) = unpack_sockaddr_in($peer);
-            next if $seen{ join ':', inet_ntoa($ip), @fields[ 0 .. 2 ] }++;
-        }
-        print "@fields\n";
+        print "@fields\n" if @fields;
     }
     die "recv: $!\n";
 }

@@ -9,7 +9,6 @@ from typing import Any
 from bccnd.pipeline.driver.build import build
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.pipeline.schema import TABLES
-from bccnd.pipeline.units.work import Runner
 from examples.fleet_model import Fleet
 from examples.simulation import Simulation, write
 from tests.pipeline.threedays import content
@@ -35,9 +34,9 @@ def _plain(value: Any) -> Any:
     return (value - _START) // _MICROSECOND if isinstance(value, datetime.datetime) else value
 
 
-def built(journal: Path, tables: Path, runner: Runner | None = None) -> Rows:
+def built(journal: Path, tables: Path) -> Rows:
     """The tables of a journal, made at once."""
-    build(runner or EmbeddedRunner(), str(journal), str(tables))
+    build(EmbeddedRunner(), str(journal), str(tables))
     return tables_of(tables)
 
 
@@ -81,10 +80,10 @@ def differences(rows: Rows, truth: Truth) -> dict[str, tuple[list[Any], list[Any
     }
 
 
-def check(fleet: Fleet, folder: Path, runner: Runner | None = None) -> tuple[Simulation, Rows]:
+def check(fleet: Fleet, folder: Path) -> tuple[Simulation, Rows]:
     """Make a fleet's tables in a folder and compare all of them with the truth."""
     simulation = write(fleet, str(folder / "journal"))
-    rows = built(folder / "journal", folder / "tables", runner)
+    rows = built(folder / "journal", folder / "tables")
     assert differences(rows, Truth(simulation)) == {}
     return simulation, rows
 

@@ -13,8 +13,6 @@ from bccnd.core.formats.tap_record import Observation, seq_key
 from bccnd.journal import file_names, files
 from bccnd.journal.session_files import write_sessions
 from bccnd.journal.sessions import RecorderSession
-from bccnd.pipeline.driver.embedded import EmbeddedRunner
-from bccnd.pipeline.units.work import Runner
 from tests.pipeline.fleets import Rows, built
 
 SECOND = 1_000_000
@@ -98,9 +96,9 @@ def _numbered(rows: Sequence[Observation], spans: Sequence[tuple[float, float]])
         first += count
 
 
-def tables(folder: Path, *journals: Journal, runner: Runner | None = None) -> Rows:
+def tables(folder: Path, *journals: Journal) -> Rows:
     """The tables of journals."""
-    return built(write(folder / "journal", *journals), folder / "tables", runner or EmbeddedRunner())
+    return built(write(folder / "journal", *journals), folder / "tables")
 
 
 def since(us: int | None) -> float | None:

@@ -29,9 +29,9 @@ def rows(first: int, count: int, **more: str) -> list[Observation]:
     return [row(number, **more) for number in range(first, first + count)]  # type: ignore[arg-type]
 
 
-def frame(at: float, data: bytes, source: str = "10.0.0.1") -> Frame:
+def frame(at: float, data: bytes) -> Frame:
     """A captured datagram that came so many seconds after T."""
-    return Frame(T + round(at * 1e9), ether(ipv4(udp(data), source)))
+    return Frame(T + round(at * 1e9), ether(ipv4(udp(data))))
 
 
 def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:

@@ -31,6 +31,8 @@ START: Final = 1_795_255_200_000_000
 MINUTE: Final = 60_000_000
 DAY: Final = "2026-11-21"
 HOUR: Final = 60 * MINUTE
+#: messages of each sender in a minute
+RATE: Final = 60
 #: a name that would be markup if it were not escaped
 EVIL: Final = '<script>alert("1")</script>$x$&amp;'
 #: tables that the report reads; the pipeline makes more of them
@@ -77,37 +79,30 @@ def write(
     senders: Sequence[str],
     *,
     minutes: int = 60,
-    rate: int = 60,
     missed: Callable[[str, str, int], int] = lambda host, sender, minute: 0,
     unsent: Callable[[str, int], int] = lambda sender, minute: 0,
-    absent: Callable[[str, int], bool] = lambda host, minute: False,
-    copies: Callable[[str, str], int] = lambda host, sender: 0,
 ) -> None:
-    """Write the tables of a fleet in which every sender sends ``rate`` messages a minute. ``missed`` counts those that
-    a receiver lost of a sender in a minute; hosts receive their own."""
+    """Write the tables of a fleet in which every sender sends `RATE` messages a minute. ``missed`` counts those that a
+    receiver lost of a sender in a minute, ``unsent`` those that all lost; hosts receive their own."""
     losses, sets = [], dict[frozenset[str], int]()
     for minute in range(minutes):
         for sender in senders:
             gone = unsent(sender, minute)
             received = set()
             for host in hosts:
-                own = sender.partition("/")[0] == host
-                away = absent(host, minute)
-                lost = 0 if own or away else missed(host, sender, minute)
-                here = 0 if away else rate - gone - lost
+                lost = 0 if sender.partition("/")[0] == host else missed(host, sender, minute)
+                here = RATE - gone - lost
                 received |= {host} if here else set()
-                any_seen, nowhere = rate - gone, 0 if away else gone
-                counts = {"expected": any_seen + nowhere, "any_seen": any_seen, "seen": here, "lost_here": lost}
-                counts |= {"lost_everywhere": nowhere, "not_listening": any_seen if away else 0}
+                counts = {"any_seen": RATE - gone, "seen": here, "lost_here": lost, "lost_everywhere": gone}
                 place = {"host": host, "src": sender, "epoch": 1, "win": START + minute * MINUTE}
-                losses.append({**place, **counts, "dup": copies(host, sender) * here})
-            sets[frozenset(received)] = sets.get(frozenset(received), 0) + rate - gone
+                losses.append({**place, "expected": RATE, **counts})
+            sets[frozenset(received)] = sets.get(frozenset(received), 0) + RATE - gone
     put(root, "link_loss", losses)
     put(root, "receiver_sets", [{"set_id": number, "hosts": sorted(received)} for number, received in enumerate(sets)])
     put(root, "delivery", [{"src": senders[0], "set_id": number, "n": n} for number, n in enumerate(sets.values())])
     for table in ("liveness", "integrity", "skew", "channel_loss"):
         put(root, table, [])
-    usual = {"msgs": rate, "bytes": rate * 100, "p50_len": 100, "p99_len": 120, "directed": False}
+    usual = {"msgs": RATE, "bytes": RATE * 100, "p50_len": 100, "p99_len": 120, "directed": False}
     wins = (START + minute * MINUTE for minute in range(minutes))
     traffic = [{"win": win, "chan": f"data/{src}", "src": src, **usual} for win in wins for src in senders]
     put(root, "channel_traffic", traffic)

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.pipeline.clocks import Clock, Clocks, Compared, references
-from bccnd.pipeline.driver.build import build, once
+from bccnd.pipeline.clocks import Clock, Clocks, Compared
+from bccnd.pipeline.driver.build import once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from examples.simulation import write
+from tests.pipeline.fleets import differences, tables_of
 from tests.pipeline.hand_made import Journal, at, lost, numbered, tables
 from tests.pipeline.test_truth import an_hour_off
-from tests.pipeline.threedays import arrive, content, files
+from tests.pipeline.threedays import arrive, files
+from tests.pipeline.truth import Truth
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -56,33 +58,22 @@ def test_a_day_without_common_messages_goes_by_those_beside_it() -> None:
     assert found == {BEFORE: HOUR, DAY: HOUR, AFTER: HOUR, LATER: 0}
 
 
-def test_the_host_with_most_rows_is_the_reference_of_its_group() -> None:
-    rows = {"a": 1, "b": 7, "c": 7, "x": 2, "y": 3, "alone": 9}
-    assert references(rows, [["a", "b"], ["c", "b"], ["x", "y"]]) == {
-        **dict.fromkeys("abc", "b"),
-        "x": "y",
-        "y": "y",
-        "alone": "alone",
-    }
-
-
-def test_late_rows_of_a_wrong_clock_go_to_the_days_of_a_build(tmp_path: Path) -> None:
+def test_late_rows_of_a_wrong_clock_go_to_their_days(tmp_path: Path) -> None:
     """All of them carry the second day; some are of the first."""
     whole, journal = tmp_path / "whole", tmp_path / "journal"
-    write(an_hour_off(3600.75), str(whole), file_rows=100)
-    build(EmbeddedRunner(), str(whole), str(tmp_path / "built"))
+    simulation = write(an_hour_off(3600.75), str(whole))
     for hosts in ("acd", "b"):  # the one with the wrong clock comes last
         for path in [*files(whole), *(whole / "sessions").rglob("*.parquet")]:
             if any(f"host={host}" in str(path) for host in hosts):
                 arrive(whole, journal, path)
         once(EmbeddedRunner(), str(journal), str(tmp_path / "tables"))
-    assert content(tmp_path / "tables") == content(tmp_path / "built")
+    assert differences(tables_of(tmp_path / "tables"), Truth(simulation)) == {}
 
 
-def test_skew_is_told_as_percentiles(tmp_path: Path) -> None:
+def test_skew_is_that_from_the_host_with_most_rows(tmp_path: Path) -> None:
     apart = [one._replace(ts=one.ts + place * 1000) for place, one in enumerate(numbered(range(101)))]
-    rows = tables(tmp_path, Journal("h1", numbered(range(101))), Journal("h2", apart))
-    assert [tuple(row.values())[:6] for row in rows["skew"]] == [("h2", "h1", 5000, 50_000, 95_000, 101)]
+    rows = tables(tmp_path, Journal("h1", apart), Journal("h2", numbered(range(102))))
+    assert [tuple(row.values())[:6] for row in rows["skew"]] == [("h1", "h2", 5000, 50_000, 95_000, 101)]
 
 
 def test_a_host_that_boots_in_1970_moves_no_other(tmp_path: Path) -> None:

@@ -8,12 +8,16 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
+from bccnd.errors import PipelineError
 from bccnd.journal.files import open_root
 from bccnd.pipeline.driver.build import build, once
 from bccnd.pipeline.driver.embedded import EmbeddedRunner
+from bccnd.pipeline.lake.delta import Lake
+from bccnd.pipeline.report.html_page import report
 from tests.pipeline import object_store
 from tests.pipeline.commands import bccn, kill_after
 from tests.pipeline.threedays import content, files
+from tests.refusals import refused
 
 
 @pytest.mark.slow
@@ -38,3 +42,16 @@ def test_readers_see_whole_runs_only(small: Path, built: Path, s3: str, tmp_path
     assert content(tables) == new
     build(EmbeddedRunner(), journal, tables)
     assert content(tables) == new
+    # a page is made of them in the bucket, as it is beside it
+    page = object_store.place(s3, f"{tmp_path.name}/page")
+    path, findings = report(tables, page)
+    assert path.startswith(f"s3://key:secret@{object_store.BUCKET}/{tmp_path.name}/page/index.html?")
+    assert findings == report(tables, str(tmp_path))[1] != []
+    with bucket.open_input_stream(f"{open_root(page)[1]}/index.html") as file:
+        assert file.read() == (tmp_path / "index.html").read_bytes()
+
+
+@pytest.mark.slow
+def test_an_object_store_that_is_away_is_named() -> None:
+    with refused("no_place", kind=PipelineError):
+        Lake("s3://x/y?endpoint_override=127.0.0.1:1&scheme=http")

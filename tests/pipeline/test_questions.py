@@ -62,12 +62,6 @@ def test_spark_reads_a_table_without_any_jar(engines: SparkSession, capsys: pyte
     assert "sum(lost_here)" in capsys.readouterr().out
 
 
-def test_there_are_ten_questions() -> None:
-    questions = list(dict.fromkeys(question for question, _ in QUESTIONS))
-    assert len(questions) == 10
-    assert [one for one in questions if f"- {one}\n" not in _SECTION] == []
-
-
 @pytest.mark.parametrize(("question", "statement"), QUESTIONS, ids=[question for question, _ in QUESTIONS])
 def test_spark_and_duckdb_give_the_same_answer(engines: SparkSession, question: str, statement: str) -> None:
     by_spark = [tuple(map(plain, row)) for row in engines.sql(statement).collect()]

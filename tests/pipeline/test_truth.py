@@ -17,9 +17,8 @@ from tests.pipeline.threedays import DAY, START
 from tests.pipeline.truth import Truth
 from tests.support import examples
 
-#: a moment before midnight, and the start of a day
+#: a moment before midnight
 BEFORE_MIDNIGHT = 1_788_047_880
-MIDNIGHT = 1_787_961_600
 HOSTS = ("a", "b", "c")
 
 
@@ -30,71 +29,12 @@ def reporters(hosts: tuple[str, ...], rate: float = 0.1, since: float = 0.0) -> 
     )
 
 
-#: loss at receivers and at senders, copies, late ones, restarts noticed, swallowed and missed, wrong clocks, forgeries,
-#: a host that is down, recorders that come and go, a second segment
-EVERY_FAULT = Fleet(
-    hosts=("a", "b", "c", "d", "e", "far"),
-    sources=(
-        Source("a/plain/1", "a", 4, channels=("p", "q"), heartbeat=5, copies=2),
-        Source("b/old", "b", 9, start=0, own=False, restarts=(Restart(30.2, 0), Restart(60.7, 1))),
-        Source("c/clock", "c", 5, heartbeat=5, restarts=(Restart(70.5),)),
-        Source("d/busy", "d", 3, bursts=(Burst(50, 2, 200, "flood"),)),
-        Source("far/alone", "far", 2, channels=("!", "!a/x/1", "z")),
-    ),
-    duration=150,
-    start=MIDNIGHT,
-    losses=(
-        Loss("c", probability=0.05),
-        Loss("d", "b/old", 27, 33, probability=0.5),
-        Loss("e", "b/old", 20, 65, every=1),
-        Loss(None, "c/clock", every=7),
-        Loss(None, "b/old", 40, 42, every=1),
-    ),
-    lates=(Late("b", "a/plain/1", 5, 0.6),),
-    forged=(Forged(20, 3, 9, "a/plain/1"),),
-    downs=(Down("d", 90.007, 110.007),),
-    offsets={"b": 3.25, "c": -2.5, "far": 100.0},
-    recordings={"e": (Recording(0, 100.006), Recording(101.006, 120.006, fresh=False), Recording(130.007, 150))},
-    segments={"far": "other"},
-    sessionless=frozenset({"a"}),
-)
-#: messages over midnight by clocks that differ, and a restart on each side of it
-OVER_MIDNIGHT = Fleet(
-    hosts=HOSTS,
-    sources=(
-        Source("a/plain/1", "a", 5, heartbeat=5),
-        Source("b/old", "b", 8, start=1, own=False, restarts=(Restart(60.7, 1), Restart(240.4, 1))),
-        Source("c/slow", "c", 0.004),
-    ),
-    duration=300,
-    start=BEFORE_MIDNIGHT,
-    losses=(Loss("c", probability=0.1), Loss(None, "a/plain/1", 118, 122, every=2)),
-    offsets={"b": 1.25, "c": -0.5},
-    recordings={"c": (Recording(0, 200.006),), "a": (Recording(100.006, 300),)},
-)
 #: more than there are bits in a number
 SEVENTY_HOSTS = Fleet(
     hosts=tuple(f"h{number:02}" for number in range(70)),
     sources=(Source("h00/x/1", "h00", 1), Source("h69/y/1", "h69", 1)),
     duration=20,
     losses=(Loss("h66", probability=0.3), Loss("h62", every=3), Loss("h63", every=4)),
-)
-#: of 2,000 messages at once the last 500 are lost at all receivers, and nothing follows; of another source 20,000
-#: numbers are lost in a second, which its rate does not explain
-LOST_TAILS = Fleet(
-    HOSTS,
-    (
-        Source("a/burst/1", "a", 0, bursts=(Burst(10, 1, 2000),)),
-        Source("b/outage/1", "b", 10, bursts=(Burst(40, 1, 20_000),)),
-        *reporters(HOSTS),
-    ),
-    duration=100,
-    losses=(
-        Loss(None, "a/burst/1", 10.75, 12, every=1),
-        Loss("c", "a/burst/1", probability=0.1),
-        Loss(None, "b/outage/1", 40, 41, every=1),
-    ),
-    offsets={"b": 1.5},
 )
 #: four days: an evening's tail that is reported on the next day only, tails of sources that end or go on, and outages
 #: over midnight
@@ -139,8 +79,9 @@ def an_hour_off(ahead: float) -> Fleet:
 
 
 def at_random(seed: int) -> Fleet:
-    """Over midnight, with tails and outages at all receivers or one, lost reports, restarts, copies, late messages,
-    receivers that come and go, clocks that differ, and a source without reports."""
+    """Over midnight, with tails and outages at all receivers or one, lost reports, restarts noticed, swallowed and
+    missed, copies, late messages, forgeries, a host that is down, receivers that come and go, clocks that differ, a
+    source without reports, and a second segment."""
     chance = random.Random(seed)
 
     def gone(length: float) -> tuple[float, float]:
@@ -152,12 +93,13 @@ def at_random(seed: int) -> Fleet:
         Source("b/bursts/1", "b", 0, bursts=tuple(Burst(at, 1, 300) for at in (15, *gone(60)))),
         Source("c/ends/1", "c", 7, until=chance.uniform(100, 250), restarts=(Restart(60.2),)),
         Source("a/outage/1", "a", 5, bursts=(Burst(150, 2, 2500),)),
-        Source("c/old", "c", 4, start=1, own=False),
+        Source("c/old", "c", 4, start=1, own=False, restarts=(Restart(30.2, 0), Restart(60.7, 1), Restart(240.4, 1))),
+        Source("far/alone", "far", 2, channels=("!", "!a/x/1", "z")),
         *reporters(HOSTS, 0.2),
     )
     losses = [Loss(None, source.src, *gone(chance.uniform(5, 60)), every=1) for source in sources[:3]]
     return Fleet(
-        HOSTS,
+        (*HOSTS, "d", "far"),
         sources,
         duration=300,
         start=START + int(DAY) - 120,
@@ -171,8 +113,14 @@ def at_random(seed: int) -> Fleet:
             Loss(None, "a/bccnd/1", probability=0.3),
         ),
         lates=(Late("b", "a/steady/1", 5, 0.6),),
-        offsets={"b": chance.uniform(-2, 2)},
-        recordings={"c": (Recording(0, 100.006), Recording(130.007, 300))},
+        forged=(Forged(20, 3, 9, "a/steady/1"),),
+        downs=(Down("d", 190.007, 210.007),),
+        offsets={"b": chance.uniform(-2, 2), "far": 100.0},
+        recordings={
+            "c": (Recording(0, 100.006), Recording(130.007, 300)),
+            "d": (Recording(0, 70.006), Recording(71.006, 90.006, fresh=False), Recording(95.007, 300)),
+        },
+        segments={"far": "other"},
         sessionless=frozenset({"a"}),
     )
 
@@ -180,41 +128,17 @@ def at_random(seed: int) -> Fleet:
 @pytest.mark.parametrize(
     ("fleet", "days"),
     [
-        pytest.param(OVER_MIDNIGHT, 2, id="over midnight"),
         pytest.param(an_hour_off(-3600.75), 2, id="an hour behind"),
-        pytest.param(an_hour_off(3600.75), 2, id="an hour ahead"),
         pytest.param(SEVENTY_HOSTS, 1, id="seventy hosts"),
         pytest.param(DAYS_OF_REPORTS, 4, id="days of reports", marks=pytest.mark.slow),
-        *(pytest.param(at_random(seed), 2, id=f"at random {seed}") for seed in range(4)),
+        *(pytest.param(at_random(seed), 2, id=f"at random {seed}") for seed in range(2)),
     ],
 )
 def test_tables_are_true(fleet: Fleet, days: int, tmp_path: Path) -> None:
-    simulation, _ = check(fleet, tmp_path)
+    simulation, rows = check(fleet, tmp_path)
     assert len(Truth(simulation).hosts) == days
-
-
-def test_a_fleet_with_every_fault(tmp_path: Path) -> None:
-    _, rows = check(EVERY_FAULT, tmp_path)
-    assert causes(rows) == {
-        ("a/plain/1", 1): "first",
-        ("b/old", 1): "first",
-        ("b/old", 2): "restart",
-        ("b/old", 3): "restart",
-        ("c/clock", 1): "first",
-        ("c/clock", 2): "jump",
-        ("d/busy", 1): "first",
-        ("far/alone", 1): "first",
-    }
-
-
-def test_lost_tails_and_outages_are_counted_exactly(tmp_path: Path) -> None:
-    simulation, rows = check(LOST_TAILS, tmp_path)
-    for number, source in enumerate(LOST_TAILS.sources[:2]):
-        sent = sum(message.source == number for message in simulation.sent)
-        for host in HOSTS:
-            of_link = [row for row in rows["link_loss"] if (row["host"], row["src"]) == (host, source.src)]
-            assert sum(row["seen"] + row["lost_here"] + row["lost_everywhere"] for row in of_link) == sent
-    assert set(causes(rows).values()) == {"first"}
+    for (src, epoch), cause in causes(rows).items():
+        assert cause == ("first" if epoch == 1 else "restart" if src.endswith("/old") else "jump"), src
 
 
 @st.composite

@@ -5,22 +5,17 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-import pytest
 
 from bccnd.core.formats.tap_record import seq_key
 from bccnd.core.wire import frames
-from bccnd.errors import JournalError
 from bccnd.journal import file_names, schema
 from bccnd.journal.sessions import RecorderSession
-from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.sessions import Head
 from tests.recorder.material import JOURNAL, NOON, convert_log, names, packet, table, write_log
 
-HERE = pafs.LocalFileSystem()
 MIDNIGHT = NOON + 43_200 * file_names.MICROSECONDS
 
 
@@ -75,23 +70,6 @@ def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> 
             seen += [row["rec_no"] for row in rows]
     assert sorted(seen) == [1, 2, 3, 4, 5, 6]
     assert [row["ts"] for row in table(journal)] == [moment(ts) for ts in stamps]
-
-
-def test_a_log_without_a_beginning(tmp_path: Path) -> None:
-    log, journal = tmp_path / "a.log", tmp_path / "journal"
-    for torn in (b"", b"\x10", bytes(100)):
-        log.write_bytes(torn)
-        assert convert(str(log), HERE, str(journal)) == (0, 0, 0, "torn", 0)
-    for bad in (b"this is no log at all, whoever wrote it", b"\1" + bytes(100)):
-        log.write_bytes(bad)
-        with pytest.raises(JournalError, match="beginning cannot be read"):
-            convert(str(log), HERE, str(journal))
-    assert not journal.exists()
-    log.unlink()
-    write_log(log, [packet([1], NOON)], host="../../etc")
-    with pytest.raises(JournalError):
-        convert(str(log), HERE, str(journal))
-    assert not journal.exists()
 
 
 def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:

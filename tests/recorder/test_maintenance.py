@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,45 +65,38 @@ def with_bug(path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("way", [str, lambda path: f"file://{path}"])
-def test_leftover_logs_are_converted_and_bad_ones_set_aside(
-    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, way: Callable[[Path], str]
-) -> None:
+def test_leftover_logs_are_converted_and_bad_ones_set_aside(spool: Path, tmp_path: Path) -> None:
     _, torn, damaged, gone = (log_in(spool, number, first=10 * number - 9) for number in (1, 2, 3, 4))
-    foreign, empty, bug = (spool / f"{JOURNAL}-{number:08d}.log" for number in (5, 6, 7))
+    foreign, empty, bug, zeros = (spool / f"{JOURNAL}-{number:08d}.log" for number in (5, 6, 7, 9))
     torn.write_bytes(torn.read_bytes()[:-3])
     data = bytearray(damaged.read_bytes())
     data[-5] ^= 1
     damaged.write_bytes(data)
     foreign.write_bytes(b"nothing that we have ever written")
     empty.touch()
+    zeros.write_bytes(bytes(100))
     with_bug(bug)
     log_in(spool, 8, first=31)
     (spool / "other.file").touch()
-    with working(spool, way(tmp_path / "journal")) as worker, caplog.at_level(logging.INFO, logger="bccnd"):
+    with working(spool, f"file://{tmp_path}/journal") as worker:
         gone.unlink()
         worker.start()
-    assert (worker.rows, worker.files, worker.torn, worker.bad, worker.recovered) == (40, 4, 2, 3, 7)
+    assert (worker.rows, worker.files, worker.torn, worker.bad, worker.recovered) == (40, 4, 3, 3, 8)
     assert (worker.logs, worker.trouble) == (0, "")
     assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 41))
     kept = [f"{path.name}.bad" for path in (damaged, foreign, bug)]
     assert names(spool) == [*kept, "lock", "other.file"]
     assert (spool / kept[0]).read_bytes() == data
     assert not [name for name in names(tmp_path / "journal") if "/." in name]
-    for words, count in (("was set aside", 3), (f"{gone} was removed", 1), ("a bug met with the log", 1)):
-        assert caplog.text.count(words) == count
 
 
-def test_a_journal_that_is_away_is_waited_for(
-    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_that_is_away_is_waited_for(spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.recorder.maintenance.RETRY", 0.05)
     journal = tmp_path / "journal"
     journal.write_text("a file, where a folder should be")
     log_in(spool, 1)
     assert done(spool, journal).logs == 1  # at the end of a recorder: it waits for the next start
-    caplog.clear()
-    with working(spool, journal) as worker, caplog.at_level(logging.INFO, logger="bccnd"):
+    with working(spool, journal) as worker:
         worker.start()
         wait_for_child(lambda: worker.trouble, "trouble")
         assert worker.pending > 0
@@ -113,8 +105,6 @@ def test_a_journal_that_is_away_is_waited_for(
         wait_for_child(lambda: not worker.logs, "the journal to be reached")
         wait_for_child(lambda: not worker.trouble, "the end of the trouble")
     assert len(table(journal)) == 20
-    assert caplog.text.count("cannot be written to") == 1
-    assert caplog.text.count("can be written to again") == 1
 
 
 @pytest.mark.usefixtures("real_process")
@@ -158,9 +148,7 @@ def test_a_converting_process_waits_for_an_earlier_one(spool: Path, tmp_path: Pa
     assert json.loads(process.communicate()[0])["rows"] == 10
 
 
-def test_no_file_goes_by_age_while_the_clock_is_doubted(
-    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_file_goes_by_age_while_the_clock_is_doubted(spool: Path, tmp_path: Path) -> None:
     synchronised = False
     clock = ClockTrust(synchronised=lambda: synchronised)
     log_in(spool, 1)
@@ -168,15 +156,13 @@ def test_no_file_goes_by_age_while_the_clock_is_doubted(
     opened = Spool(str(spool))
     worker = Maintenance(opened, str(tmp_path / "journal"), "relay01", KeepSettings(age=1000), clock)
     worker.start()
-    with caplog.at_level(logging.INFO, logger="bccnd"):
-        wait_for_child(lambda: not worker.logs, "the files")
-        assert (worker.removed, bool(worker.doubt)) == (0, True)
-        synchronised = True
-        worker.add(str(log_in(spool, 3, first=21)), 1)
-        end(worker)
+    wait_for_child(lambda: not worker.logs, "the files")
+    assert (worker.removed, bool(worker.doubt)) == (0, True)
+    synchronised = True
+    worker.add(str(log_in(spool, 3, first=21)), 1)
+    end(worker)
     opened.close()
     assert (worker.removed, worker.doubt) == (1, "")
-    assert (caplog.text.count("is not trusted"), caplog.text.count("is trusted")) == (1, 1)
 
 
 def test_a_spool_in_use_or_without_a_place_is_refused(spool: Path, tmp_path: Path) -> None:

@@ -165,21 +165,16 @@ def test_sessions_claim_what_was_received(
 
 @pytest.mark.parametrize(
     ("event", "ends"),
-    [("go_on 99", False), ("go_on 101", True), (f"sleep {13 * HOUR}", True), (f"go_on {13 * HOUR}", True)],
+    [
+        *(("go_on 99", False), ("go_on 101", True), (f"sleep {13 * HOUR}", True), (f"go_on {13 * HOUR}", True)),
+        (f"packet {' '.join(map(str, range(1000)))}", True),
+    ],
 )
-def test_a_log_ends_when_it_is_due(history: History, event: str, ends: bool) -> None:
+def test_a_log_ends_when_it_is_due_or_large(history: History, event: str, ends: bool) -> None:
     history.play("begin")
     before = history.recording.log
     history.play(f"{event}, look")
     assert (history.recording.log is not before) == ends
-
-
-def test_a_large_log_ends(history: History) -> None:
-    history.begin()
-    before = history.recording.log
-    history.packet(*range(1000))
-    history.look()
-    assert history.recording.log is not before
 
 
 def test_a_journal_with_too_many_sessions_goes_on_as_another_one(

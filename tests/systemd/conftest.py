@@ -97,26 +97,15 @@ def _newer(package: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the load programs."""
-    folder = tmp_path_factory.mktemp("programs")
-    try:
-        load.build(folder)
-    except CannotBoot as why:
-        cannot_boot(why)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def stage(packages: Packages, programs: Path) -> Iterator[Stage]:
+def stage(packages: Packages) -> Iterator[Stage]:
     """The tree, with the load programs in it; and a first host that shows whether hosts can be booted at all."""
     try:
         stage = Stage(tree(packages.new))
     except CannotBoot as why:
         cannot_boot(why)
     try:
-        for name in load.NAMES:
-            stage.tool(programs / name)
+        for name, program in load.PROGRAMS.items():
+            stage.tool(program, name)
         (stage.tree / "packages").mkdir()
         for deb in packages:
             shutil.copy(deb, stage.tree / "packages")
@@ -142,7 +131,6 @@ def _install(layer: Layer) -> None:
     host = Host(layer, "a", segment.names["a"])
     try:
         segment.open()
-        segment.bridge()
         host.boot()
         dpkg(host, "-i", "/packages/old.deb")
         host.power_off()
@@ -167,7 +155,6 @@ class Hosts:
         """The segment, for so many hosts."""
         self.segment = Segment(letters)
         self.segment.open()
-        self.segment.bridge()
         return self.segment
 
     def host(self, letter: str, *, bare: bool = False, room: str = "") -> Host:

@@ -94,9 +94,10 @@ class Stage:
         self.tree.mkdir()
         command("tar", "-C", str(self.tree), "--numeric-owner", "-I", "zstd", "-xpf", str(archive))
 
-    def tool(self, program: Path) -> None:
+    def tool(self, program: Path, name: str) -> None:
         """Put a program into the tree, for every host."""
-        shutil.copy2(program, self.tree / "usr/local/bin")
+        shutil.copy(program, self.tree / "usr/local/bin" / name)
+        (self.tree / "usr/local/bin" / name).chmod(0o755)
 
     def close(self) -> None:
         subprocess.run(["umount", "-R", "-l", str(self.folder)], check=False, capture_output=True)

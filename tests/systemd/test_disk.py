@@ -10,7 +10,7 @@ from tests.systemd.conftest import Hosts
 from tests.systemd.host import wait
 
 
-def test_with_a_full_disk_it_serves_on_and_can_be_restarted(hosts: Hosts, programs: Path, key_file: Path) -> None:
+def test_with_a_full_disk_it_serves_on_and_can_be_restarted(hosts: Hosts, key_file: Path) -> None:
     hosts.wire("abc")
     a = hosts.host("a", room="48M")
     hosts.configure(a)
@@ -18,7 +18,7 @@ def test_with_a_full_disk_it_serves_on_and_can_be_restarted(hosts: Hosts, progra
     a.path("/var/log/journal").mkdir(exist_ok=True)
     a.boot()
     a.wait_active()
-    with load.Load(a, None, hosts.segment, programs, key_file) as traffic:
+    with load.Load(a, None, hosts.segment, key_file) as traffic:
         a.run("sh", "-c", "cat /dev/zero > /var/log/full", check=False)
         a.run("sh", "-c", "cat /dev/zero > /etc/full", check=False)
         assert a.status("sh", "-c", "echo something > /etc/more") != 0, "the disk is not full"

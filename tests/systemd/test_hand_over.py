@@ -75,24 +75,11 @@ def pair(hosts: Hosts) -> tuple[Host, Host]:
 
 
 @pytest.fixture
-def traffic(hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_file: Path) -> Iterator[load.Load]:
+def traffic(hosts: Hosts, pair: tuple[Host, Host], key_file: Path) -> Iterator[load.Load]:
     """A load between the pair, which has begun to flow."""
-    with load.Load(*pair, hosts.segment, programs, key_file) as traffic:
+    with load.Load(*pair, hosts.segment, key_file) as traffic:
         time.sleep(0.5)
         yield traffic
-
-
-def test_where_nothing_is_kept_clients_do_notice(pair: tuple[Host, Host]) -> None:
-    """So the others prove something."""
-    a, _ = pair
-    a.write("/etc/systemd/system/bccnd.service.d/forgets.conf", "[Service]\nFileDescriptorStoreMax=0\n")
-    a.run("systemctl", "daemon-reload")
-    restart(a, 0)
-    with load.witness(a, "-n", "3") as program:
-        restart(a, 1)
-        found = load.faults(program.finish(), {})
-    assert len(found) == 3
-    assert all("lost its connection" in one for one in found)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from tests.systemd import load
@@ -23,13 +22,13 @@ def event(host: Host, name: str) -> dict[str, Any]:
     return found[0]
 
 
-def test_events_are_found_by_id_and_field_and_explained(hosts: Hosts, programs: Path) -> None:
+def test_events_are_found_by_id_and_field_and_explained(hosts: Hosts) -> None:
     segment = hosts.wire("ab")
     host = hosts.ready("a", {"bus": {"queue": {"messages": 16}}})
     with (
-        load.witness(host, "-w", "1", "-p", "600000"),
+        load.witness(host, "-w", "1", "-p", "600"),
         load.local_speaker(host, 0, 5000, "-n", "2000") as here,
-        load.remote_speaker(segment, programs, "b", 1, 100, [], "-n", "20") as unsigned,
+        load.remote_speaker(segment, "b", 1, 100, "-n", "20") as unsigned,
     ):
         assert here.finish(ask=False)["sent"] == 2000
         assert unsigned.finish(ask=False)["sent"] == 20

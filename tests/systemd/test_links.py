@@ -21,7 +21,7 @@ def figures(host: Host) -> dict[str, Any]:
 def test_two_hosts_are_linked_with_certificates(hosts: Hosts, tmp_path: Path) -> None:
     certificates.make(tmp_path)
     hosts.wire("ab")
-    places = {"relay01": {"listen": ["tls+tcp://0.0.0.0:5402"]}, "relay02": {"dial": ["tls+tcp://10.79.0.1:5402"]}}
+    places = {"relay01": {"listen": ["tls+tcp://0.0.0.0:5402"]}, "relay02": {"dial": ["tls+tcp://10.77.0.1:5402"]}}
     for letter, (name, place) in zip("ab", places.items(), strict=True):
         files = {"ca": "tls/ca.pem", "certificate": f"tls/{name}.pem", "key": f"tls/{name}.key"}
         tls = {**files, "server_name": "relay01"}

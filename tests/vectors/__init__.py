@@ -1,4 +1,4 @@
-"""Reads the table of wire vectors, with which the core, `Endpoint` and the daemon are tested.
+"""Reads the table of wire vectors, with which the core, `Endpoint` and the dissector are tested.
 
 README.md beside this file describes the table. Nothing here imports bccnd: sums come from hmac, zlib and cryptography.
 """

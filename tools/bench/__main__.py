@@ -5,161 +5,94 @@ The figures go to docs/figures.json, their only home; the tables are printed.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-
-import click
-from rich.console import Console
 
 from tests.support import free_port
 from tools.bench import figures
 from tools.bench.axes import FAN_OUT, GROWTH, Axis, Point, select
 from tools.bench.clients import PROGRAMS
 from tools.bench.idle import IDLE
-from tools.bench.measure import Failed, Figures, leave_alone, machine_busy, own_busy, wait_until_quiet
+from tools.bench.measure import Failed, Figures, leave_alone
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.relays import Place
 
-#: so often a run may fail for a reason that is no disturbance before it is believed
-FAILURES: Final = 2
+#: runs of a point until it is refused: it fails, or loses messages
+TRIES: Final = 3
 #: messages of a run at most, and of a quick one
 MOST, FEW = 1_000_000_000, 4096
 #: sets of axes that have a name
 SETS: Final = {"relays": list(FAN_OUT), "growth": list(GROWTH)}
 AXES: Final[dict[str, Axis]] = FAN_OUT | GROWTH | {"programs": PROGRAMS, "idle": IDLE}
 
-console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
+
+def run_once(point: Point, daemon: Path, programs: Path, most: int) -> tuple[Figures, str]:
+    """Run a point until a run counts; return its figures, or why there are none."""
+    why = ""
+    for _ in range(TRIES):
+        with leave_alone(), tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as name:
+            place = Place(Path(name), programs, daemon, free_port(), free_port(), free_port(), most)
+            try:
+                found = point.measure(place)
+            except (Failed, OSError) as error:
+                why = f"failed: {error}"
+                continue
+        if not (found.get("lost") or found.get("bad")):
+            return found, ""
+        why = f"{found['lost']:.0f} deliveries lost, {found['bad']:.0f} out of place"
+    return {}, why
 
 
-@dataclass
-class Runner:
-    """Runs points by turns, each as often as it takes until a run counts."""
-
-    daemon: Path
-    tries: int
-    #: share of a processor that others may have
-    foreign: float
-    most: int
-    programs: Path
-    refused: dict[Point, str] = field(default_factory=dict)
-
-    def run(self, points: Sequence[Point], rounds: int) -> dict[Point, list[Figures]]:
-        """Return the figures of each point that was not refused, one for each round."""
-        runs: dict[Point, list[Figures]] = {point: [] for point in points}
-        for number in range(1, rounds + 1):
-            for done, point in enumerate(points, 1):
-                found = None if point in self.refused else self._settle(point)
-                shown = {name: round(value) for name, value in (found or {}).items()}
-                where = f"{number}/{rounds} {done}/{len(points)} {point.axis}: {point.line}, {point.x:,}"
-                console.print(where, self.refused.get(point) or f"{shown}")
-                if found:
-                    runs[point].append(found)
-        return {point: found for point, found in runs.items() if found and point not in self.refused}
-
-    def _settle(self, point: Point) -> Figures | None:
-        """Run a point until a run counts; None if it is given up."""
-        failures = 0
-        for _ in range(self.tries):
-            wait_until_quiet(self.foreign)
-            with leave_alone(), tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as name:
-                ports = (free_port(), free_port(), free_port())
-                busy, own, start = machine_busy(), own_busy(), time.monotonic()
-                try:
-                    found = point.measure(Place(Path(name), self.programs, self.daemon, *ports, self.most))
-                except (Failed, OSError) as error:
-                    why = f"failed: {error}"
-                    failures += 1
-                else:
-                    why = ""
-                    foreign = ((machine_busy() - busy) - (own_busy() - own)) / (time.monotonic() - start)
-                    if found.get("lost") or found.get("bad"):
-                        why = f"{found['lost']:.0f} deliveries lost, {found['bad']:.0f} out of place"
-                    elif foreign > self.foreign:
-                        why = f"disturbed: others had {foreign:.2f} of a processor"
-            if not why:
-                return found
-            if failures >= FAILURES:
-                break
-        self.refused[point] = why
-        return None
-
-
-def numbers(_context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
-    try:
-        return [int(word) for word in value.split(",") if word]
-    except ValueError:
-        raise click.BadParameter("numbers with commas between them", param=parameter) from None
-
-
-def axis_names(_context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    names = [name for word in value.split(",") for name in SETS.get(word, [word])]
-    if unknown := [name for name in names if name not in AXES]:
-        raise click.BadParameter(f"no such axis: {', '.join(unknown)}; there are {', '.join(AXES)}", param=parameter)
-    return names
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--axes", "wanted", default="relays", callback=axis_names, help=f"Which of {', '.join((*SETS, *AXES))}.")
-@click.option("--only", default="", metavar="WORDS", help="Only these relays, lines or libraries, with commas between.")
-@click.option("--x", "xs", default="", callback=numbers, help="Only with so many clients, or whatever the axis counts.")
-@click.option("--rounds", default=5, type=click.IntRange(1), help="Runs of each that must count.")
-@click.option("--tries", default=6, type=click.IntRange(1), help="Runs for each before it is refused.")
-@click.option("--foreign", default=0.05, type=click.FloatRange(0), help="Share of a processor that others may have.")
-@click.option(
-    "--daemon",
-    default=Path(sys.executable).parent / "bccnd",
-    show_default="the one beside this Python",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The bccnd that is measured.",
-)
-@click.option("--quick", is_flag=True, help="A small run to see whether all works.")
-@click.option(
-    "--figures",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file of figures that documents quote: write what was measured into it.",
-)
-def main(
-    wanted: list[str],
-    only: str,
-    xs: list[int],
-    rounds: int,
-    tries: int,
-    foreign: float,
-    daemon: Path,
-    quick: bool,
-    file: Path | None,
-) -> None:
-    """Measure bccnd, the least that a relay can cost, and other brokers; or what a message costs as things grow."""
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
+    parser.add_argument("--axes", default="relays", help=f"which of {', '.join((*SETS, *AXES))}")
+    parser.add_argument("--only", default="", help="only these relays, lines or libraries, with commas between")
+    parser.add_argument("--x", default="", help="only with so many clients, or whatever the axis counts")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each point, by turns (5)")
+    parser.add_argument("--daemon", type=Path, default=Path(sys.executable).parent / "bccnd", help="what is measured")
+    parser.add_argument("--quick", action="store_true", help="a small run to see whether all works")
+    parser.add_argument("--figures", type=Path, help="write what was measured into this file, which documents quote")
+    given = parser.parse_args()
+    names = [name for word in given.axes.split(",") for name in SETS.get(word, [word])]
+    if unknown := set(names) - set(AXES):
+        parser.error(f"no such axis: {', '.join(unknown)}; there are {', '.join(AXES)}")
     try:
         programs = build(ROOT / "build/bench")
     except CannotBuild as error:
-        raise click.ClickException(str(error)) from error
-    words = [word for word in only.split(",") if word]
-    axes = [AXES[name] for name in wanted]
-    points = [point for axis in axes for point in select(axis, words, xs, quick=quick)]
-    runner = Runner(daemon.absolute(), tries, foreign, FEW if quick else MOST, programs)
-    runs = runner.run(points, 1 if quick else rounds)
-    about = figures.about_run(daemon.absolute(), 1 if quick else rounds)
+        parser.error(str(error))
+    rounds, most = (1, FEW) if given.quick else (given.rounds, MOST)
+    daemon = given.daemon.absolute()
+    xs, words = ([word for word in text.split(",") if word] for text in (given.x, given.only))
+    axes = [AXES[name] for name in names]
+    points = [point for axis in axes for point in select(axis, words, [int(x) for x in xs], quick=given.quick)]
+    runs: dict[Point, list[Figures]] = {point: [] for point in points}
+    refused: dict[Point, str] = {}
+    for number in range(1, rounds + 1):
+        for point in points:
+            if point not in refused:
+                found, why = run_once(point, daemon, programs, most)
+                shown = why or {name: round(value) for name, value in found.items()}
+                print(f"{number}/{rounds} {point.axis}: {point.line}, {point.x:,}: {shown}", file=sys.stderr)
+                runs[point].append(found)
+                refused |= {point: why} if why else {}
+    about = figures.about_run(daemon, rounds)
     sections = {}
     for axis in axes:
-        if of_axis := {point: found for point, found in runs.items() if point.axis == axis.name}:
-            sections[axis.name] = figures.section_of(axis, of_axis, about)
+        counted = {point: runs[point] for point in points if point.axis == axis.name and point not in refused}
+        if counted:
+            sections[axis.name] = figures.section_of(axis, counted, about)
             print(*figures.tables(axis, sections[axis.name]), sep="\n")
     print("", figures.described(["python", "-m", "tools.bench", *sys.argv[1:]], about), sep="\n")
-    for point, why in runner.refused.items():
+    for point, why in refused.items():
         print(f"- refused: {point.axis}, {point.line} to {point.x}: {why}")
-    if file is not None:
-        for missing in figures.store(file, sections):
-            console.print(f"not a section that this run has not measured as a whole: {missing}")
-        console.print(f"written into {file}; python -m docs --write takes it into the documents")
-    sys.exit(1 if runner.refused or not sections else 0)
+    if given.figures is not None:
+        for missing in figures.store(given.figures, sections):
+            print(f"not a section that this run has not measured as a whole: {missing}")
+    return int(bool(refused) or not sections)
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tools.bench")
+    sys.exit(main())

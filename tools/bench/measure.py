@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -103,29 +102,6 @@ class Load:
 
 def where(relay: Relay, place: Place) -> list[object]:
     return ["-t", place.tcp] if relay.protocol == "nats" else ["-u", place.socket]
-
-
-def machine_busy() -> float:
-    """Return the seconds that all processors have been at work; what the hypervisor took counts as well."""
-    with open("/proc/stat") as stat:
-        user, nice, system, _idle, _wait, irq, soft, steal = map(int, stat.readline().split()[1:9])
-    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
-
-
-def own_busy() -> float:
-    """Return the seconds of that which were ours: of this process and of the children that have ended."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-def wait_until_quiet(foreign: float) -> None:
-    """Wait until others leave the machine alone, but not for ever: a run that they disturb is repeated anyway."""
-    deadline = time.monotonic() + (PATIENCE if foreign < (os.cpu_count() or 1) else 0)
-    while time.monotonic() < deadline:
-        before, start = machine_busy(), time.monotonic()
-        time.sleep(0.4)
-        if machine_busy() - before <= foreign * (time.monotonic() - start) + 0.001:
-            return
 
 
 @contextmanager

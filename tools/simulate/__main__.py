@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 
 from tools.simulate import interposer
-from tools.simulate.command import main, names_fault
 
 if not interposer.is_active():
-    interposer.run_again(sys.argv[1:], uncompiled=names_fault(sys.argv[1:]))
-main(prog_name="make simulate")
+    # A known fault replaces functions, which takes the uncompiled core.
+    interposer.run_again(sys.argv[1:], uncompiled=any(word.startswith("--fault") for word in sys.argv[1:]))
+
+from tools.simulate.command import main
+
+sys.exit(main())

@@ -1,7 +1,12 @@
-"""The command: chooses seeds, runs each in a process of its own, and adds up what they have done."""
+"""Simulates fleets of whole daemons under a virtual clock, with faults at random, and checks invariants all along.
+
+Each seed draws a fleet, its configuration and all that happens. Ends with one line; after a failure with its seed, the
+last events, and status 1. With --fault, status 0 means that the fault was found: a seed fails, and does not without it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import faulthandler
 import hashlib
 import json
@@ -10,17 +15,12 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
-
-import click
+from typing import Final
 
 from tools.namespaces import enter_network_namespace, namespaces_permitted
-from tools.simulate import interposer, known_faults, units
-
-if TYPE_CHECKING:
-    from tools.simulate.simulation import Account
+from tools.simulate import edges, interposer, known_faults, units
+from tools.simulate.simulation import Account, run
 
 #: simulated seconds of one fleet
 FLEET: Final = 1200.0
@@ -29,76 +29,46 @@ _HANGS: Final = 400.0
 _SLOWEST: Final = 0.25
 
 
-def names_fault(arguments: Sequence[str]) -> bool:
-    """Whether a known fault is asked for, which takes the uncompiled core."""
-    return any(one.partition("=")[0] == "--fault" for one in arguments)
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seed", type=int, help="The first seed; else one by chance. A seed replays exactly.")
-@click.option("--hours", type=float, default=1.0, show_default=True, help="Simulated hours of all fleets.")
-@click.option("--minutes", type=float, help="Minutes of the clock, instead of --hours.")
-@click.option("--fleets", type=int, help="This many fleets, a seed each, instead of --hours.")
-@click.option("--length", type=float, default=FLEET, show_default=True, help="Simulated seconds of one fleet.")
-@click.option("--fault", metavar="NAME", help="Put a known fault back, and end once it is found.")
-@click.option("--list-faults", is_flag=True, help="List the known faults.")
-@click.option("--history", type=int, default=40, show_default=True, help="Lines of history behind a failure.")
-def main(
-    seed: int | None,
-    hours: float,
-    minutes: float | None,
-    fleets: int | None,
-    length: float,
-    fault: str | None,
-    list_faults: bool,
-    history: int,
-) -> None:
-    """Simulate fleets of whole daemons under a virtual clock, with faults at random, and check invariants all along.
-
-    Each seed draws a fleet, its configuration and all that happens. Ends with one line; after a failure with its
-    seed, the last events, and status 1. With --fault, status 0 means that the fault was found: a seed fails, and does
-    not without the fault.
-    """
-    if list_faults:
-        for one in known_faults.FAULTS.values():
-            click.echo(f"{one.name:24} {one.what}")
-        return
-    if fault is not None and fault not in known_faults.FAULTS:
-        raise click.BadParameter(f"{fault!r} is not known; --list-faults names all", param_hint="--fault")
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31), help="the first; replays exactly")
+    parser.add_argument("--fleets", type=int, default=3, help="a seed each, of 20 simulated minutes (3)")
+    parser.add_argument("--minutes", type=float, help="minutes of the clock, instead of --fleets")
+    parser.add_argument("--length", type=float, default=FLEET, help="simulated seconds of one fleet")
+    parser.add_argument("--fault", metavar="NAME", help="put a known fault back, and end once it is found")
+    parser.add_argument("--list-faults", action="store_true")
+    given = parser.parse_args()
+    if given.list_faults:
+        print(*(f"{name:24} {what}" for name, what in known_faults.FAULTS.items()), sep="\n")
+        return 0
+    if given.fault not in {None, *known_faults.FAULTS}:
+        parser.error(f"{given.fault!r} is not known; --list-faults names all")
     if not units.has_room():
-        raise click.ClickException(
-            "receive buffers are too small: run it as root, or allow more: sysctl net.core.rmem_max=4194304"
-        )
+        sys.exit("receive buffers are too small: run it as root, or allow more: sysctl net.core.rmem_max=4194304")
     _prepare()
-    if fault is not None:
-        known_faults.FAULTS[fault].install()
-    first = secrets.randbelow(1 << 31) if seed is None else seed
+    if given.fault:
+        known_faults.install(given.fault)
     begun = interposer.kernel_ns()
+    seconds = 1e6 if given.minutes is None else 60 * given.minutes
     accounts: list[Account] = []
     elapsed = 0.0
-    most_fleets = fleets if fleets is not None else 1 << 31
-    seconds = 60 * minutes if minutes is not None else 1e6
-    simulated = 3600 * hours if fleets is None and minutes is None else 1e9
-    while not (accounts and accounts[-1].fault) and len(accounts) < most_fleets and elapsed < seconds:
-        accounts.append(_run_apart(first + len(accounts), length, seconds - elapsed))
+    while elapsed < seconds and (given.minutes is not None or len(accounts) < given.fleets):
+        accounts.append(_run_apart(given.seed + len(accounts), given.length, seconds - elapsed))
         elapsed = (interposer.kernel_ns() - begun) / 1e9
-        if sum(one.simulated for one in accounts) >= simulated:
+        if accounts[-1].fault:
             break
-    _report(accounts, elapsed, length, fault, history)
-    if fault is not None and accounts[-1].fault:
-        again = ["--seed", str(accounts[-1].seed), "--fleets", "1", "--length", str(length), "--history", "0"]
+    _report(accounts, elapsed, given)
+    last = accounts[-1]
+    if given.fault and last.fault:
+        again = ["--seed", str(last.seed), "--fleets", "1", "--length", str(given.length)]
         if interposer.run_beside(again, uncompiled=True):
-            click.echo(f"seed {accounts[-1].seed} fails without {fault} too")
-            sys.exit(1)
-    sys.exit(0 if bool(accounts[-1].fault) == (fault is not None) else 1)
+            print(f"seed {last.seed} fails without {given.fault} too")
+            return 1
+    return int(bool(last.fault) != bool(given.fault))
 
 
 def _prepare() -> None:
-    """Replace what daemons ask of their process; import all that fleets need, so that each need not."""
-    from tools.simulate import edges
-    from tools.simulate.simulation import Simulation
-
-    del Simulation  # loaded once, for all fleets
+    """Replace what daemons ask of their process, for all fleets."""
     logger = logging.getLogger("bccnd")
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -110,8 +80,6 @@ def _prepare() -> None:
 
 def _run_apart(seed: int, length: float, left: float) -> Account:
     """Run a fleet in a child, so that nothing of another one is left; for at most ``left`` real seconds."""
-    from tools.simulate.simulation import Account
-
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -129,8 +97,6 @@ def _run_apart(seed: int, length: float, left: float) -> Account:
 
 def _run_in_child(write: int, seed: int, length: float, left: float) -> None:
     """Run a fleet, and write its account; never returns. Where it hangs, it shows where, and ends."""
-    from tools.simulate.simulation import run
-
     faulthandler.enable()
     faulthandler.register(signal.SIGALRM, chain=True)
     signal.alarm(int(_HANGS + min(left, _SLOWEST * length)))
@@ -143,21 +109,19 @@ def _run_in_child(write: int, seed: int, length: float, left: float) -> None:
     os._exit(0)
 
 
-def _report(accounts: list[Account], elapsed: float, length: float, fault: str | None, history: int) -> None:
+def _report(accounts: list[Account], elapsed: float, given: argparse.Namespace) -> None:
     last = accounts[-1]
     if last.fault:
-        click.echo(f"seed {last.seed}, event {last.events}: {last.fault}")
-        for line in last.history[-history:] if history else ():
-            click.echo(f"  {line}")
-        if fault is None:
-            again = f"--seed {last.seed} --fleets 1" + (f" --length {length:g}" if length != FLEET else "")
-            click.echo(f"again: make simulate ARGS='{again}'")
+        print(f"seed {last.seed}, event {last.events}: {last.fault}")
+    if last.fault and not given.fault:
+        again = f"--seed {last.seed} --fleets 1" + (f" --length {given.length:g}" if given.length != FLEET else "")
+        print(*(f"  {line}" for line in last.history), f"again: make simulate ARGS='{again}'", sep="\n")
     digest = hashlib.sha256("".join(one.digest for one in accounts).encode()).hexdigest()[:16]
     hours = sum(one.simulated for one in accounts) / 3600
     events, injected = sum(one.events for one in accounts), sum(one.injected for one in accounts)
     seeds = f"{accounts[0].seed}" if len(accounts) == 1 else f"{accounts[0].seed} to {last.seed}"
-    found = f"; {fault} is {'found' if last.fault else 'NOT found'}" if fault else ""
-    click.echo(
+    found = f"; {given.fault} is {'found' if last.fault else 'NOT found'}" if given.fault else ""
+    print(
         f"seed {seeds}: {hours:.2f} h simulated in {elapsed:.0f} s, {events} events, {injected} faults injected, "
         f"digest {digest}{found}"
     )

@@ -225,17 +225,11 @@ class Host:
 
     def has_events(self) -> bool:
         """Whether one of its descriptors is ready."""
-        if self._epoll < 0:
-            return True
-        poll = select.poll()
-        poll.register(self._epoll, select.POLLIN)
-        return bool(poll.poll(0))
+        return self._epoll < 0 or is_readable(self._epoll)
 
     def has_read_all(self) -> bool:
         """Whether no datagram waits in the segment's socket."""
-        poll = select.poll()
-        poll.register(self.units.segment, select.POLLIN)
-        return not poll.poll(0)
+        return not is_readable(self.units.segment.fileno())
 
     def count_round(self, moved: bool) -> None:
         """Raise a Violation for a loop that turns for ever without a step of time."""
@@ -256,6 +250,13 @@ class Host:
         self.store.close()
         self.units.close()
         self.path.unlink(missing_ok=True)
+
+
+def is_readable(fd: int, milliseconds: int = 0) -> bool:
+    """Whether there is something to read, by the machine's own clock."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(milliseconds))
 
 
 def _waiting(daemon: Daemon) -> dict[int, int]:

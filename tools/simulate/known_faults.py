@@ -11,46 +11,22 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+#: what each fault is, by name; and the plugins of each: a module, the path to a function in it, and what replaces it
+FAULTS: Final[dict[str, str]] = {}
+_PLUGINS: Final[list[tuple[str, str, str, Callable[..., Any]]]] = []
 
 
-class Plugin(NamedTuple):
-    """A function, and what it replaces: a module, and the path to a function in it."""
-
-    module: str
-    path: str
-    function: Callable[..., Any]
-
-
-class KnownFault(NamedTuple):
-    """A fault, and the plugins that put it back."""
-
-    name: str
-    what: str
-    plugins: list[Plugin]
-
-    def install(self) -> None:
-        """Put the fault back. Raises AttributeError where a function is gone."""
-        for module, path, function in self.plugins:
+def install(fault: str) -> None:
+    """Put a fault back. Raises AttributeError where a function is gone."""
+    for name, module, path, function in _PLUGINS:
+        if name == fault:
+            *owners, attribute = path.split(".")
             owner: Any = import_module(f"bccnd.{module}")
-            *classes, name = path.split(".")
-            for one in classes:
+            for one in owners:
                 owner = getattr(owner, one)
-            real = getattr(owner, name)
-            _replaced.append((owner, name, real))
-            setattr(owner, name, _bound(function, real))
-
-
-FAULTS: Final[dict[str, KnownFault]] = {}
-#: what was replaced: owner, name, and the real one
-_replaced: Final[list[tuple[Any, str, Any]]] = []
-
-
-def undo() -> None:
-    """Take all faults out again."""
-    while _replaced:
-        owner, name, real = _replaced.pop()
-        setattr(owner, name, real)
+            setattr(owner, attribute, _bound(function, getattr(owner, attribute)))
 
 
 def _bound(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
@@ -61,7 +37,8 @@ def fault(name: str, what: str, module: str, path: str) -> Callable[[Callable[..
     """Register a function as a plugin of a fault; ``what`` is empty for its second one."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        FAULTS.setdefault(name, KnownFault(name, what, [])).plugins.append(Plugin(module, path, function))
+        FAULTS.setdefault(name, what)
+        _PLUGINS.append((name, module, path, function))
         return function
 
     return register

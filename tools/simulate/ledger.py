@@ -39,11 +39,11 @@ class Ledger:
             self._early[token] -= 1
             if not self._early[token]:
                 del self._early[token]
-            before = self._before.pop(token, -1)
-            if surely:
-                self._check_order(token, before)
-            else:
+            before = self._before.pop(token, None)
+            if not surely:
                 self._taken[token] += 1
+            elif before is not None:
+                self._check_order(token, before)
         elif surely and self._taken[token]:
             # What came as one that may come was this one.
             self._taken[token] -= 1
@@ -110,24 +110,21 @@ class Ledger:
         """Messages that must still come."""
         return sum(self._must.values())
 
-    def check_told(self, missing: int, perhaps: int, what: str = "messages", example: bytes = b"") -> None:
-        """Check that all that has not come was told or held by a daemon that has crashed: ``missing`` must have come,
-        and ``perhaps`` might. Begins anew."""
+    def balance(self, more: int = 0) -> None:
+        """Check that nothing came too often, and that what has not come was told, or held by a daemon that has crashed:
+        nothing waits for this client any more, and it might have got so many ``more``. Begins anew."""
+        for token, count in self._early.items():
+            if count:
+                raise Violation(f"{self._name} got {token!r} {count} times more than it was sent")
+        missing, perhaps = sum(self._must.values()), sum(self._may.values()) + more
         if not missing - self._held <= self.lost <= missing + perhaps:
             raise Violation(
-                f"{self._name} has not got {missing} {what} that it should have and {perhaps} that it could have, "
-                f"among them {example!r}, and was told of {self.lost}; crashes have lost {self._held} at most"
+                f"{self._name} has not got {missing} that it should have and {perhaps} that it could have, among them "
+                f"{next(iter(self._must), b'')!r}, and was told of {self.lost}; crashes have lost {self._held} at most"
             )
         if self._crashes and not self._told:
             raise Violation(f"{self._name} was not told of a crash")
         self.lost = self._held = self._crashes = self._told = 0
-
-    def balance(self) -> None:
-        """Check what has not come, and that nothing came too often: nothing waits for this client any more."""
-        for token, count in self._early.items():
-            if count:
-                raise Violation(f"{self._name} got {token!r} {count} times more than it was sent")
-        self.check_told(sum(self._must.values()), sum(self._may.values()), example=next(iter(self._must), b""))
         self._must.clear()
         self._may.clear()
         self._taken.clear()

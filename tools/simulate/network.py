@@ -6,19 +6,19 @@ the ports of the others.
 
 from __future__ import annotations
 
-import random
-import select
 import socket
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.simulate import datagrams
 from tools.simulate.datagrams import Datagram
-from tools.simulate.host import Host
+from tools.simulate.host import Host, is_readable
 from tools.simulate.units import enlarge_receive_buffer
 from tools.simulate.violation import Violation
+
+if TYPE_CHECKING:
+    from tools.simulate.world import World
 
 _BROADCAST: Final = "127.255.255.255"
 #: real milliseconds within which the kernel delivers to this machine itself
@@ -59,56 +59,28 @@ class Port:
         self.tap.setblocking(False)
 
 
-class Fence:
-    """Waits until the loopback has delivered all that was sent: it keeps the order on the one processor of a fleet."""
-
-    def __init__(self) -> None:
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sock.bind(("127.0.0.1", 0))
-        self._own = self._sock.getsockname()
-        self._poll = select.poll()
-        self._poll.register(self._sock, select.POLLIN)
-
-    def await_delivery(self) -> None:
-        self._sock.sendto(b"", self._own)
-        if not self._poll.poll(_PATIENCE_MS):
-            raise Violation("the kernel has not delivered a datagram to this machine")
-        self._sock.recv(1)
-
-    def close(self) -> None:
-        self._sock.close()
-
-
 class Network:
-    """All ports. ``at`` calls after some seconds, ``now`` tells the time, ``step`` the number of the event."""
+    """All ports of the fleet of a ``world``."""
 
-    def __init__(
-        self,
-        hosts: list[Host],
-        rng: random.Random,
-        at: Callable[[float, Callable[[], None]], None],
-        now: Callable[[], float],
-        step: Callable[[], int],
-    ) -> None:
-        self.ports = {host.name: Port(host) for host in hosts}
+    def __init__(self, world: World) -> None:
+        self.ports = {host.name: Port(host) for host in world.hosts}
         self.weather = Weather()
-        self._rng = rng
-        self._at = at
-        self._now = now
-        self._step = step
+        self._world = world
         self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         self._sender.bind(("127.0.0.1", 0))
         self._own = self._sender.getsockname()
-        self.fence = Fence()
-        #: called for each datagram that a daemon has broadcast
-        self.on_broadcast: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
-        #: called for each datagram that is put into a host's socket
-        self.on_deliver: Callable[[Host, Datagram], None] = lambda _host, _datagram: None
+
+    def await_delivery(self) -> None:
+        """Wait until the loopback has delivered all: it keeps the order on the one processor of a fleet."""
+        self._sender.sendto(b"", self._own)
+        if not is_readable(self._sender.fileno(), _PATIENCE_MS):
+            raise Violation("the kernel has not delivered a datagram to this machine")
+        self._sender.recv(1)
 
     def broadcast(self, datagram: Datagram, origin: str = "") -> None:
         """Carry a datagram from a host, or from another machine, to all (other) hosts."""
-        rng, weather = self._rng, self.weather
+        rng, weather = self._world.rng, self.weather
         for name in self.ports:
             if name == origin:
                 continue
@@ -117,7 +89,7 @@ class Network:
             for _ in range(2 if rng.random() < weather.copy else 1):
                 delay = rng.random() * weather.delay
                 if delay:
-                    self._at(delay, lambda name=name: self.deliver(name, datagram))  # type: ignore[misc]
+                    self._world.at(delay, lambda name=name: self.deliver(name, datagram))  # type: ignore[misc]
                 else:
                     self.deliver(name, datagram)
 
@@ -125,13 +97,13 @@ class Network:
         """Put a datagram into a host's socket."""
         port = self.ports[name]
         self._sender.sendto(datagram.raw, (_BROADCAST, port.host.port))
-        port.arrivals.append(Arrival(datagram, self._now(), self._step()))
-        self.on_deliver(port.host, datagram)
+        port.arrivals.append(Arrival(datagram, self._world.now, self._world.events))
+        self._world.fly(port.host, datagram.token, datagram.chan)
         self.collect(name)
 
     def collect(self, name: str) -> None:
         """Read what a host's daemon has broadcast."""
-        self.fence.await_delivery()
+        self.await_delivery()
         port = self.ports[name]
         while True:
             try:
@@ -139,15 +111,11 @@ class Network:
             except BlockingIOError:
                 return
             if address != self._own:
-                self._on_broadcast(port, raw)
-
-    def _on_broadcast(self, port: Port, raw: bytes) -> None:
-        datagram = datagrams.read(raw)
-        self.on_broadcast(port.host, datagram)
-        self.broadcast(datagram, port.host.name)
+                datagram = datagrams.read(raw)
+                self._world.on_broadcast(port.host, datagram)
+                self.broadcast(datagram, name)
 
     def close(self) -> None:
         self._sender.close()
-        self.fence.close()
         for port in self.ports.values():
             port.tap.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,8 +10,8 @@ from bccnd.core.wire.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
 from tools.simulate import datagrams
 from tools.simulate.clients import Client
 from tools.simulate.datagrams import Datagram
+from tools.simulate.ledger import Ledger
 from tools.simulate.sources import MAY, MUST, NOT
-from tools.simulate.violation import Violation
 
 #: the segment of a host beside that of the fleet
 SECOND: Final = "veth"
@@ -20,14 +19,12 @@ _ACCEPTED: Final = {NAMES[number] for number in (*range(LAST_ACCEPTED + 1), NOT_
 
 
 class Observer(Client):
-    """Gets datagrams by a ``pattern`` of the bus itself; ``observe`` says which."""
+    """Gets datagrams by a ``pattern`` of the bus itself; `observe` says which."""
 
     def __init__(self, pattern: bytes, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.plain = False
-        self._surely: Counter[bytes] = Counter()
-        self._perhaps: Counter[bytes] = Counter()
-        self._got: Counter[bytes] = Counter()
+        self.ledger = Ledger(self.name, lambda _what: True)
         #: messages to all programs or to it by name, which it gets too: gaps count those that it loses
         self._addressed = 0
         self.send(frames.subscribe(pattern))
@@ -38,30 +35,20 @@ class Observer(Client):
         return NOT
 
     def observe(self, what: bytes, *, surely: bool) -> None:
-        (self._surely if surely else self._perhaps)[what] += 1
+        self.ledger.expect(what, surely=surely)
 
     def address(self, channel: bytes) -> None:
         """A message was processed that goes to this client whatever it has asked for, if its channel is addressed."""
         self._addressed += channel.startswith(b"!")
 
     def got(self, what: bytes) -> None:
-        self._got[what] += 1
+        self.ledger.receive(what, ordered=False)
 
     def balance(self) -> None:
         """Check that each came once, and that those which did not come were reported as a gap."""
-        missing, perhaps, self._addressed = 0, self._addressed, 0
-        for what in self._surely.keys() | self._perhaps.keys() | self._got.keys():
-            surely, most, got = self._surely[what], self._surely[what] + self._perhaps[what], self._got[what]
-            if got > most:
-                raise Violation(f"{self.name} got {what!r} {got} times instead of {most}")
-            missing += max(0, surely - got)
-            perhaps += max(0, most - max(got, surely))
-        if "more" in self.host.settings:  # gaps also count what comes back on the second segment
-            perhaps = max(perhaps, self.ledger.lost)
-        first = next((what for what, count in self._surely.items() if count > self._got[what]), b"")
-        self.ledger.check_told(missing, perhaps, "datagrams", first)
-        for counts in (self._surely, self._perhaps, self._got):
-            counts.clear()
+        # Gaps also count what comes back on the second segment.
+        self.ledger.balance(self.ledger.lost if "more" in self.host.settings else self._addressed)
+        self._addressed = 0
 
 
 class Tap(Observer):
@@ -91,6 +78,8 @@ class Gateway(Observer):
     def __init__(self, single: bool, carry: Callable[[Gateway, int, bytes], None], *arguments: Any) -> None:
         self.single = single
         self._carry = carry
+        #: what the host has broadcast since the last rest
+        self._sent: set[bytes] = set()
         super().__init__(frames.LINK_HERE if single else frames.LINK, *arguments)
 
     def judged(self, datagram: Datagram, outcome: str, step: int, *, fresh: bool, linked: bool) -> None:
@@ -100,13 +89,14 @@ class Gateway(Observer):
 
     def sent(self, datagram: Datagram, step: int) -> None:
         """The host has broadcast a datagram of its own for the first time: it goes to links too, once."""
-        if not (self._surely[datagram.raw] or self._perhaps[datagram.raw]):
+        if datagram.raw not in self._sent:
+            self._sent.add(datagram.raw)
             self.observe(datagram.raw, surely=self.is_certain(step))
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
         if key == frames.LINK:
             origin, raw = frames.read_forwarded(payload)
-            if not origin and not self._got[raw] and datagrams.read(raw).src.startswith(self.host.name.encode() + b"/"):
+            if not origin and datagrams.read(raw).src.startswith(self.host.name.encode() + b"/"):
                 self.sent(datagrams.read(raw), self.changed)  # it may not have been broadcast
             self.got(raw)
             self._carry(self, origin, raw)

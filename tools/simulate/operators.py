@@ -148,9 +148,9 @@ class Operators:
             for attempt in range(60):
                 if attempt == 1:
                     sock.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-                world.network.fence.await_delivery()
+                world.network.await_delivery()
                 world.settle()
-                world.network.fence.await_delivery()
+                world.network.await_delivery()
                 if not host.alive:
                     return ""
                 try:
@@ -163,7 +163,7 @@ class Operators:
             return ""
         finally:
             sock.close()
-            world.network.fence.await_delivery()
+            world.network.await_delivery()
             world.settle()
         return data.partition(b"\r\n\r\n")[2].decode()
 

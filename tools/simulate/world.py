@@ -39,7 +39,7 @@ GATHERED: Final = 256
 #: what a client may miss that the daemon would have disconnected after its end
 _UNSEEN: Final = 1 << 30
 #: lines of the history that a failure shows
-_HISTORY: Final = 200
+_HISTORY: Final = 40
 #: events of the log that tell of a bug
 _BUGS: Final = ("internal_error",)
 
@@ -67,9 +67,7 @@ class World:
             Host(f"host{number}", folder / f"host{number}", port, port + 1, settings)
             for number, port in enumerate(ports)
         ]
-        self.network = Network(self.hosts, self.rng, self.at, lambda: self.now, lambda: self.events)
-        self.network.on_broadcast = self._on_broadcast
-        self.network.on_deliver = lambda host, datagram: self.fly(host, datagram.token, datagram.chan)
+        self.network = Network(self)
         self.clients: dict[str, list[Client]] = {host.name: [] for host in self.hosts}
         #: messages of which it is not known yet what became of them: their channels, by host and token
         self.in_flight: dict[str, dict[bytes, bytes]] = {host.name: {} for host in self.hosts}
@@ -166,6 +164,7 @@ class World:
                 if host.is_ready(self.now):
                     self._turn(host)
                     moved = True
+        self._check_log()
         for host in self.hosts:
             if host.alive and not host.stalled:
                 self._left[host.name] = 0
@@ -246,9 +245,12 @@ class World:
             if not client.open:
                 self._lost_connection(host, client)
 
-    def _lost_connection(self, host: Host, client: Client) -> None:
+    def _check_log(self) -> None:
         if self._handler.bug:
             raise Violation(f"a daemon has logged a bug: {self._handler.bug}")
+
+    def _lost_connection(self, host: Host, client: Client) -> None:
+        self._check_log()
         self.note(f"{client.name} has lost its connection")
         if client.settled and not client.may_end and not host.store.refused:
             if client.pid in self.kept[host.name] and (not host.alive or self.now < self.disturbed[host.name] + 1.0):
@@ -375,7 +377,7 @@ class World:
 
     # -- what daemons send
 
-    def _on_broadcast(self, host: Host, datagram: Datagram) -> None:
+    def on_broadcast(self, host: Host, datagram: Datagram) -> None:
         own = self._is_own(host, datagram)
         key = host.name, datagram.src, datagram.seq
         self._looping[host.name].append((datagram, self.events))
@@ -438,13 +440,3 @@ class _LogWatcher(logging.Handler):
             trace = record.exc_info[1] if record.exc_info else None
             self._world.note(f"bug: {record.getMessage()} {trace!r}")
             self.bug = self.bug or f"{record.getMessage()}: {trace!r}"
-            raise_later(self._world, self.bug)
-
-
-def raise_later(world: World, bug: str) -> None:
-    """Raise a Violation once the daemon that has logged a bug is no longer on the stack: it catches all."""
-
-    def fail() -> None:
-        raise Violation(f"a daemon has logged a bug: {bug}")
-
-    world.at(0.0, fail)

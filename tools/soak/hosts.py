@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,28 +12,21 @@ from tests.e2e.harness import KEY, Daemon
 from tests.e2e.recorders import Recorder
 from tests.e2e.shared import gateways
 from tests.e2e.supervisor import Supervisor
-from tests.support import BROADCAST, free_port, wait
+from tests.support import free_port, wait
+from tools.bench.programs import kib_of
 
-#: messages in the queue of a client
-QUEUE: Final = 300
 #: seconds for a gateway to be there again: on a busy machine Python alone takes many, and pauses grow
 PATIENCE: Final = 60.0
 #: lines of logs that must not be there
 _BUG: Final = re.compile(r"\bbug\b|Traceback|internal_error|left out of what|is lost$")
-
-
-def settings(host: str, folder: Path, port: int, **more: Any) -> dict[str, Any]:
-    return {
-        "host": host,
-        "segments": [{"address": BROADCAST, "port": port, "receive_buffer": "64MiB"}],
-        "bus": {"path": str(folder / "bus.sock"), "queue": {"messages": QUEUE}},
-        # What a killed daemon was sent may lie in its socket for so long, and a gap may be so wide, as the link is away
-        # for some thousand messages. The floods soon fill a table of so few sources.
-        "dedup": {"horizon": "10s", "sanity": 32_768, "max_sources": 4_000},
-        "repeat": [{"channels": "soak/l/", "copies": 2}],
-        "heartbeat": {"interval": "2s"},
-        **more,
-    }
+SETTINGS: Final[dict[str, Any]] = {
+    "bus": {"queue": {"messages": 300}},
+    # What a killed daemon was sent may lie in its socket for so long, and a gap may be so wide, as the link is away for
+    # some thousand messages. The floods soon fill a table of so few sources.
+    "dedup": {"horizon": "10s", "sanity": 32_768, "max_sources": 4_000},
+    "repeat": [{"channels": "soak/l/", "copies": 2}],
+    "heartbeat": {"interval": "2s"},
+}
 
 
 class Hosts:
@@ -40,40 +34,31 @@ class Hosts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._stack = ExitStack()
-        with ExitStack() as stack:
-            self._build(stack)
-            self._stack = stack.pop_all()
-
-    def _build(self, stack: ExitStack) -> None:
         self.link = f"tcp://127.0.0.1:{free_port()}"
-        self.tcp, self.udp = free_port(), free_port()
-        broker = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}", "state": str(self.folder / "ids")}
-        links = {"broker": broker, "nng": {"listen": [self.link]}}
-        recorder = {"journal": str(self.folder / "journal"), "rotate": 20, "host": "relay01"}
-        self.relay = Supervisor(self.folder / "relay01", patience=PATIENCE)
-        stack.enter_context(self.relay)
-        # Another program may take a port that is free while the daemon is down.
-        self.relay.bind("metrics")
-        self.port = self.relay.port
-        self._start(self.relay, settings("relay01", self.relay.folder, self.port, gateways=links, recorder=recorder))
-        self.near = Daemon(self.folder / "relay02", start=False, patience=PATIENCE)
-        self.far = Daemon(self.folder / "relay03", start=False, patience=PATIENCE)
-        for daemon, name, port, more in (
-            (self.near, "relay02", self.port, {}),
-            (self.far, "relay03", free_port(), {"gateways": {"nng": {"dial": [self.link]}}}),
-        ):
-            stack.enter_context(daemon)
-            self._start(daemon, settings(name, daemon.folder, port, **more))
+        self.tcp, self.udp = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        broker = {"tcp": self.tcp, "udp": self.udp, "state": str(folder / "ids")}
+        recorder = {"journal": str(folder / "journal"), "rotate": 20, "host": "relay01"}
+        self.relay = Supervisor(folder / "relay01", patience=PATIENCE)
+        self.near = Daemon(folder / "relay02", start=False, patience=PATIENCE)
+        self.far = Daemon(folder / "relay03", start=False, patience=PATIENCE)
         self.daemons: dict[str, Daemon] = {"relay01": self.relay, "relay02": self.near, "relay03": self.far}
-        self.wait_for_links()
-        self.recorder = Recorder(self.relay)
-        stack.callback(self._end_recorder)
-
-    @staticmethod
-    def _start(daemon: Daemon, configuration: dict[str, Any]) -> None:
-        daemon.configure({**configuration, "integrity": daemon.with_key(KEY)})
-        daemon.start()
+        roles: dict[str, dict[str, Any]] = {
+            "relay01": {"gateways": {"broker": broker, "nng": {"listen": [self.link]}}, "recorder": recorder},
+            "relay02": {},
+            "relay03": {"gateways": {"nng": {"dial": [self.link]}}},
+        }
+        with ExitStack() as stack:
+            for name, daemon in self.daemons.items():
+                stack.enter_context(daemon)
+                port = self.relay.port if daemon is self.near else daemon.port
+                segment = {**daemon.settings["segments"][0], "port": port, "receive_buffer": "64MiB"}
+                own = {"host": name, "segments": [segment], "integrity": daemon.with_key(KEY)}
+                daemon.configure({**SETTINGS, **roles[name], **own})
+                daemon.start()
+            self.wait_for_links()
+            self.recorder = Recorder(self.relay)
+            stack.callback(self._end_recorder)
+            self._stack = stack.pop_all()
 
     def _end_recorder(self) -> None:
         with suppress(AssertionError, ProcessLookupError):
@@ -91,13 +76,22 @@ class Hosts:
 
         wait(is_up, "the link and the broker", PATIENCE)
 
-    def processes(self) -> dict[str, int]:
-        """Return what is measured, by name."""
-        found = {name: daemon.pid for name, daemon in self.daemons.items()}
+    def sizes(self) -> dict[str, float]:
+        """Return what all processes take, and what is kept for the next daemon."""
+        pids = {name: daemon.pid for name, daemon in self.daemons.items()}
         for daemon, gateway in ((self.relay, "nng"), (self.relay, "broker"), (self.far, "nng")):
-            found.update((f"{gateway} of {daemon.folder.name}", pid) for pid in gateways(daemon, gateway))
-        if self.recorder.process is not None and not self.recorder.ended():
-            found["recorder"] = self.recorder.process.pid
+            pids.update((f"{gateway} of {daemon.folder.name}", pid) for pid in gateways(daemon, gateway))
+        if not self.recorder.ended():
+            pids["recorder"] = self.recorder.pid
+        kept = sum(os.fstat(fd).st_blocks * 512 for fds in list(self.relay.store.values()) for fd in fds)
+        found = {"kept for the next daemon, MB": kept / 1e6}
+        for name, pid in pids.items():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found[f"{name}: descriptors"] = len(os.listdir(f"/proc/{pid}/fd"))
+                found[f"{name}: resident MB"] = kib_of(pid) * 1024 / 1e6
+        for name, daemon in self.daemons.items():
+            found |= {f"{name}: {size}": daemon.metric(size) for size in ("sources", "clients", "subscriptions")}
+            found[f"{name}: queue MB"] = daemon.metric("queue_bytes") / 1e6
         return found
 
     def bugs(self) -> list[str]:
@@ -106,7 +100,6 @@ class Hosts:
         return [
             f"{path.parent.name}/{path.name}: {line}"
             for path in logs
-            if path.exists()
             for line in path.read_text(errors="replace").splitlines()
             if _BUG.search(line)
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from bccnd.bus.clients.access_rules import Allowed, Rule, admit_all
+from bccnd.bus.clients.access_rules import Allowed, admit_all
 from bccnd.bus.incoming import packet_reader
 from bccnd.bus.incoming.packet_reader import TURN
 from bccnd.core.sending.user_quota import MAX_DEBT
 from bccnd.core.wire import frames
 from bccnd.net.peer import is_shut_down
-from tests.support import ANN, Hub, messages, refusals, turn_until
+from tests.support import ANN, Hub, messages, turn_until
 
 
 def test_clients_of_a_user_without_time_come_by_turns(tmp_path: Path) -> None:
@@ -45,35 +44,13 @@ def test_a_user_with_debts_waits_and_others_do_not(tmp_path: Path) -> None:
         assert [b":b|" in datagram for datagram in hub.sent] == [True, False]
 
 
-def test_an_empty_packet_is_not_the_end(hub: Hub) -> None:
-    one, publisher = hub.connect(b"a"), hub.connect(b"a")
-    publisher.send(b"", b"MSG a\x001", b"", b"MSG a\x002")
-    empty = b"CMSG !/bccn/error\0empty "
-    assert publisher.all() == [empty, b"MSG a\x001", empty, b"MSG a\x002"]
-    publisher.send(b"", b"MSG a\x003", b"", b"MSG a\x004")
-    publisher.close()
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
-    assert messages(one.all(), b"a") == [b"1", b"2", b"3", b"4"]
-
-
-def test_half_closed_client_receives_until_it_leaves(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, publisher, idle = hub.connect(b"a"), hub.connect(), hub.connect()
-    asked = Mock(wraps=is_shut_down)
+def test_a_client_that_half_closed_costs_no_rounds(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it receives, and when it is ended: tests/bus/test_modes.py."""
+    one, asked = hub.connect(b"a"), Mock(wraps=is_shut_down)
     monkeypatch.setattr(packet_reader, "is_shut_down", asked)
-    one.send(b"MSG a\0last words")
-    for peer in (one, idle):
-        peer.sock.shutdown(socket.SHUT_WR)
-    assert one.receive() == b"MSG a\0last words"
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == 2)
-    assert idle.ended()  # it waits for nothing
+    one.sock.shutdown(socket.SHUT_WR)
     hub.turn(100)
-    assert asked.call_count == 2  # once for each: the other one costs no rounds
-    publisher.publish(b"a", b"1", b"2")
-    publisher.publish(b"!", b"3")
-    publisher.all()
-    assert one.waiting() == [b"MSG a\x001", b"MSG a\x002", b"MSG !\x003"]
-    one.close()
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+    assert asked.call_count == 1
 
 
 @pytest.mark.parametrize("unread", [False, True])
@@ -82,7 +59,9 @@ def test_what_a_client_sent_before_it_ended_is_done(hub: Hub, unread: bool) -> N
     publisher.publish(b"a", b"first")
     hub.turn()  # with `unread`, its own message now waits for the publisher, which will never read it
     payloads = [b"%d" % number for number in range(2 * TURN + 10)]
-    publisher.publish(b"a", *payloads)
+    publisher.publish(b"a", *payloads[:TURN])
+    publisher.send(b"")  # which is not the end
+    publisher.publish(b"a", *payloads[TURN:])
     publisher.close()
     turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
     assert messages(one.all(), b"a") == [b"first", *payloads]
@@ -123,27 +102,3 @@ def test_a_bug_met_by_one_client_ends_that_client_only(hub: Hub, caplog: pytest.
     assert "internal_error" in [getattr(record, "event", "") for record in caplog.records]
     other.publish(b"a", b"fine")
     assert messages(other.all(), b"a") == [b"fine"]
-
-
-def test_a_permission_counts_for_its_client_until_a_reload(tmp_path: Path) -> None:
-    """A tag changes the identity, not what is permitted."""
-    with Hub(tmp_path, others=[("path", admit_all)]) as hub:
-        mine, other = hub.connect(), hub.connect(who=ANN)
-        for ours, theirs in ((b"", b""), (b"a/", b"c/"), (b"c/", b"a/"), (b"a/", b"a/"), (b"", b"")):
-            rules = [Rule(uid=os.geteuid(), publish=(ours,)), Rule(uid=ANN.uid, publish=(theirs,))]
-            hub.reload(rules=rules if ours else [])
-            for one, own in ((mine, ours), (other, theirs)) * 2:
-                one.send(b"MSG a/b\0x", b"CMSG !/bccn/tag\0left", b"MSG a/b\0x")
-                assert refusals(one.all()) == [(b"not_permitted", b"a/b")] * 2 * (own == b"c/")
-
-
-def test_packets_keep_their_order_whatever_is_among_them(hub: Hub) -> None:
-    """So do the broadcasts. Some messages are refused or stay on this host."""
-    one = hub.connect(b"")
-    one.send(
-        b"MSG a\x000", b"MSG b c\x001", b"CMSG !/bccn/sync\x002", b"MSG !\x003", b"nonsense", b"SUB x", b"MSG a\x004"
-    )
-    expected = [b"MSG a\x000", b"MSG b c\x001", b"CMSG !/bccn/error\0bad_channel b c", b"CMSG !/bccn/sync\x002"]
-    expected += [b"MSG !\x003", b"CMSG !/bccn/error\0unknown_verb nonsense", b"MSG a\x004"]
-    assert one.all() == expected
-    assert [datagram.rpartition(b":")[2] for datagram in hub.sent] == [b"a|0", b"!|3", b"a|4"]

@@ -1,4 +1,4 @@
-"""Control messages: replies, effects and errors. Tags, and what is set or asked for alone, are in test_model.py."""
+"""Control messages: replies and listings. Tags, what is set or asked for alone, and what is none: test_model.py."""
 
 from __future__ import annotations
 
@@ -14,28 +14,6 @@ from bccnd.core.sending.send_queue import ENTRY
 from bccnd.core.wire import frames
 from tests.bus.packets import page
 from tests.support import ANN, BOB, Hub, messages, own_identity, refusals, turn_until
-
-WRONG = [
-    *b", ,echo,echo/,echo/ON,echo/on/,echo/on , echo/on,echo/yes,echo/\xff,!/echo/on".split(b","),
-    *b"blocking,blocking/soft,blocking/soft/,blocking/soft/queue/x,blocking/soft/QUEUE,blocking/soft/none".split(b","),
-    *b"blocking/hard/queue,blocking/hard/,blocking/medium/block,order/,order/fifo,order/queue ".split(b","),
-    *b"!/bccn/,!/bccn/WHOAMI,!/bccn/whoami/,!/bccn/meta,!/bccn/meta/,!/bccn/meta/on/,!/bccn/local".split(b","),
-    *b"!/bccn/local/,!/bccn/gap,!/bccn/error,!/bccn/tags,!/bccn/tag/x,!/cred/,!/cred/whoami/,!/tap/".split(b","),
-    *(b"whoami", b"SUB a", b"k" * 5000),
-]
-
-
-def test_unknown_request_is_refused_and_changes_nothing(hub: Hub) -> None:
-    one = hub.connect(b"a")
-    client = one.client
-    for key in WRONG:
-        for payload in (None, b"", b"on"):
-            one.send(frames.request(key, payload))
-            assert one.all() == [b"CMSG !/bccn/error\0unknown_control " + key[:1024]]
-            assert (client.echo, client.soft, client.hard, client.queue.order) == (True, b"queue", b"discard", 0)
-            assert client.identity == client.base == own_identity()
-            assert client.subscriptions == 1
-    assert hub.bus.counters.errors.all() == {"unknown_control": 3 * len(WRONG)}
 
 
 def test_trace_needs_the_right_to_tap(tmp_path: Path) -> None:

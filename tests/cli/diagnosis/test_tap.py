@@ -93,19 +93,6 @@ def test_no_line_gives_orders_to_a_terminal_or_is_longer_than_it(raw: bytes, wid
         assert as_fields(one)["verdict"] == one.verdict
 
 
-@pytest.mark.parametrize(
-    ("verdict", "code"),
-    [
-        *(("accepted", "32"), ("restart", "32"), ("duplicate", "33"), ("not_addressed", "33"), ("looped", "2")),
-        *(("integrity_failed", "31"), ("bad_src", "31"), ("oversize", "31")),
-    ],
-)
-def test_colours_go_by_the_kind_of_verdict(verdict: str, code: str) -> None:
-    line = TapLine(colour=True)(tapped(b"x", verdict))
-    assert f"\x1b[{code}m{verdict}\x1b[0m" in line
-    assert click.unstyle(line) == TapLine()(tapped(b"x", verdict))
-
-
 def test_as_json_a_datagram_has_all_its_parts() -> None:
     fields = as_fields(tapped(plain("a/b/1", "!relay01/c", b"\xff", b":hmac=0011"), "not_addressed"))
     place = {"verdict": "not_addressed", "segment": "lan#5400", "epoch": 3, "peer": "10.0.0.7:5400"}

@@ -12,6 +12,7 @@ from bccnd.cli.journals.pipeline_ingest import ingest
 from tests.core.captures import Frame, pcap
 from tests.e2e.harness import KEY, datagram
 from tests.pipeline.journals import frame
+from tests.support import open_to_others
 
 
 def message_bytes(seq: int, key: bytes | None = None) -> bytes:
@@ -43,6 +44,7 @@ def test_a_line_says_what_was_made_and_what_was_left_out(tmp_path: Path, capture
     assert line.startswith("3 datagrams in 1 files of journal 20231114T221321.")
     for part in ("2 accepted, 1 duplicate", "1 cut off", "1 captures that end in the middle of a packet"):
         assert part in line
+    assert not open_to_others(tmp_path / "j")
 
 
 def test_options_say_how_it_is_judged(tmp_path: Path, capture: Path) -> None:

@@ -19,7 +19,6 @@ import pytest
 
 import bccnd
 from tests.e2e.harness import BIN, Daemon, Wire, datagram
-from tests.e2e.recorders import Recorder
 from tests.idle import wait_until_idle
 from tests.support import BROADCAST, PATIENCE, free_port, wait
 
@@ -93,17 +92,17 @@ def outcome(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return status, process.stderr.read().decode() if process.stderr else ""
 
 
-@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("command", "wanted"),
     [
-        (["pub"], ["one", "two", "three"]),
-        (["pub", "-s"], ["one\ntwo\nthree\n"]),
-        (["pub", "-f", "-"], ["one\ntwo\nthree\n"]),
+        *((command, ["one", "two", "three"]) for command in ("pub", "direct pub")),
+        *((command, ["one\ntwo\nthree\n"]) for command in ("pub -s", "pub -f -", "direct pub -s")),
     ],
 )
-def test_what_is_published_waits_for_input(daemon: Daemon, words: list[str], wanted: list[str], direct: bool) -> None:
-    words = ["direct", *words, "--segment", f"{BROADCAST}:{daemon.port}"] if direct else words
+def test_what_is_published_waits_for_input(daemon: Daemon, command: str, wanted: list[str]) -> None:
+    words = command.split()
+    if words[0] == "direct":
+        words += ["--segment", f"{BROADCAST}:{daemon.port}"]
     with daemon.connect() as bus, non_blocking_pipe() as (reader, writer):
         bus.subscribe("in")
         bus.sync()
@@ -232,24 +231,22 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 # -- programs that are started without standard streams: no other descriptor gets the number of one
 
 
-#: runs a command with these redirections
-CLOSED = 'exec "$@" {}'
+@contextmanager
+def closed(redirections: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that is started with these streams closed; at the end it is told to end, and does."""
+    null = subprocess.DEVNULL
+    words = ["sh", "-c", f'exec "$@" {redirections}', "sh", *command]
+    with subprocess.Popen(words, stdin=null, stdout=null, stderr=null) as process:
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
 
 
 def streams(pid: int) -> list[str]:
     return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)]
-
-
-@contextmanager
-def running(redirections: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    null = subprocess.DEVNULL
-    with subprocess.Popen(
-        ["sh", "-c", CLOSED.format(redirections), "sh", *command], stdin=null, stdout=null, stderr=null
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def serves(path: Path) -> bool:
@@ -263,43 +260,21 @@ def serves(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", "2>&-", "<&- 2>&-"])
-def test_a_daemon_and_its_gateway_log_into_no_socket(tmp_path: Path, redirections: str) -> None:
+def test_a_server_has_no_socket_in_place_of_a_stream(tmp_path: Path, redirections: str) -> None:
+    path = tmp_path / "bus.sock"
+    with closed(redirections, str(BIN / "bccn-sbusd"), "-f", "-a", str(path)) as process:
+        wait(lambda: serves(path), "the bus")
+        assert streams(process.pid) == ["/dev/null"] * 3
+
+
+def test_a_daemon_and_its_gateway_log_into_no_socket(tmp_path: Path) -> None:
     gateways = {"nng": {"listen": [f"tcp://127.0.0.1:{free_port()}"]}}
     daemon = Daemon(tmp_path / "a", {"gateways": gateways}, start=False)
-    with running(redirections, str(BIN / "bccnd"), "--config", str(daemon.config)) as process:
-        wait(lambda: serves(daemon.bus), "the daemon")
+    with closed("<&- >&- 2>&-", str(BIN / "bccnd"), "--config", str(daemon.config)) as process:
+        wait(lambda: serves(daemon.bus) and b'"up": true' in daemon.tool("gateways", "--json").stdout, "both")
         assert streams(process.pid) == ["/dev/null"] * 3
-        wait(lambda: b'"up": true' in daemon.tool("gateways", "--json").stdout, "the gateway")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert [streams(int(child))[1:] for child in children] == [["/dev/null"] * 2]
         process.send_signal(signal.SIGHUP)  # is logged, as is the end
         wait(lambda: daemon.metric("config_reloads_total", result="applied") == 1, "the reload")
         assert serves(daemon.bus)
-        process.terminate()
-        assert process.wait(PATIENCE) == 0
-
-
-def test_a_recorder_and_its_converter_log_into_no_file(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    journal = tmp_path / "journal"
-    with Daemon(tmp_path / "a", {"recorder": {"journal": str(journal), "rotate": 1}}) as daemon:
-        recorder = Recorder(daemon, start=False)
-        with running("<&- >&- 2>&-", *recorder.command) as process:
-            with daemon.connect("a") as client:
-                client.publish("a", b"x")
-            wait(lambda: list(journal.rglob("*.parquet")), "a file of the journal")
-            assert streams(process.pid) == ["/dev/null"] * 3
-            process.terminate()
-            assert process.wait(PATIENCE) == 0
-
-
-@pytest.mark.parametrize("address", ["/dev/unix/abstract", "bus.sock"])
-def test_sbusd_has_no_socket_there(tmp_path: Path, address: str) -> None:
-    place = address if address.startswith("/") else str(tmp_path / address)
-    with running("<&- >&- 2>&-", str(BIN / "bccn-sbusd"), "-f", "-a", place) as process:
-        if place == address:
-            wait(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) > 4 or process.poll() is not None, "its sockets")
-        else:
-            wait(lambda: serves(Path(place)), "the bus")
-        assert process.poll() is None
-        assert streams(process.pid) == ["/dev/null"] * 3

@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bccnd.gateways.nng.endpoints import MAX_GREETING
 from tests.gateways import certificates as made_as_documented
-from tests.gateways.peers import HELLO, PATIENCE, RawPeer, RunningGateway, place, url
+from tests.gateways.peers import PATIENCE, RawPeer, RunningGateway, place, url
 from tests.support import cannot_here, wait
 
 ONE = b"BCCN1[12]h/p/1:7:a/b|x"
@@ -50,8 +49,7 @@ def read(process: subprocess.Popen[bytes], size: int) -> bytes:
     return got
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "ipc", "abstract"])
-@pytest.mark.parametrize("listens", [True, False], ids=["it listens", "it dials"])
+@pytest.mark.parametrize(("listens", "scheme"), [(True, "tcp"), (False, "tcp"), (True, "ipc"), (False, "abstract")])
 def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, listens: bool, scheme: str) -> None:
     where = {"ipc": f"ipc://{tmp_path}/link", "abstract": f"abstract://{tmp_path}"}.get(scheme, url())
     started = time.time_ns()
@@ -79,31 +77,6 @@ def test_others_cannot_connect_to_a_unix_link_whatever_the_umask(tmp_path: Path)
             assert not (tmp_path / "link").stat().st_mode & 0o007
     finally:
         os.umask(before)
-
-
-@pytest.fixture(scope="module")
-def pynng() -> Any:
-    """The library, which from its first use on keeps descriptors until its process ends."""
-    library = pytest.importorskip("pynng")
-    library.Bus0().close()
-    return library
-
-
-def test_links_that_end_are_made_again_by_either_end(tmp_path: Path, pynng: Any) -> None:
-    ours, theirs = url(), url()
-    fast = {"recv_timeout": int(PATIENCE * 1000), "reconnect_time_min": 10, "reconnect_time_max": 100}
-    with pynng.Bus0(dial=ours, block_on_dial=False, **fast) as dialler:
-        for number in range(2):  # the second gateway takes the place of the first
-            with RunningGateway(tmp_path, {"listen": [ours], "dial": [theirs]}) as gateway:
-                gateway.peers(1)
-                for _ in range(2):  # so does the second listener
-                    with pynng.Bus0(listen=theirs, **fast) as listener:
-                        gateway.peers(2)
-                        gateway.bus.give((0, b"%d" % number))
-                        assert dialler.recv() == listener.recv() == b"%d" % number
-                    gateway.peers(1)
-                dialler.send(ONE)
-                wait(lambda bus=gateway.bus: ONE in bus.brought(), "the datagram", PATIENCE)  # type: ignore[misc]
 
 
 def test_what_came_by_a_link_does_not_go_back_there(tmp_path: Path) -> None:
@@ -207,21 +180,6 @@ def test_a_flood_of_silent_connections_keeps_no_peer_out(tmp_path: Path) -> None
                 late.send(ONE)
                 wait(lambda: ONE in gateway.bus.brought(), "a peer that comes late", PATIENCE)
         wait(lambda: gateway.descriptors() <= before, "descriptors to be free again", PATIENCE)
-
-
-def test_a_connection_without_a_greeting_is_ended(tmp_path: Path, certificates: Path) -> None:
-    plain, encrypted = url(), url()
-    settings = {"listen": [plain, secure(encrypted)], "tls": tls(certificates, "relay01")}
-    with RunningGateway(tmp_path, settings) as gateway:
-        with (
-            RawPeer(plain, HELLO[:5]) as half,
-            RawPeer(encrypted, b"") as silent,
-            RawPeer(encrypted, b"\0" * 600) as raw,
-        ):
-            wait(lambda: half.ended() and silent.ended() and raw.ended(), "the end of all", PATIENCE)
-        RawPeer(plain, b"").close()
-        RawPeer(plain, HELLO[:5]).close()
-        wait(lambda: (gateway.bus.dropped("no_id"), gateway.bus.dropped("malformed")) == (3, 2), "counts", PATIENCE)
 
 
 @pytest.mark.slow

@@ -33,9 +33,7 @@ class Value:
     steps=st.lists(st.tuples(st.sampled_from(["put", "pop", "ask"]), st.sampled_from(KEYS)), max_size=60),
 )
 @examples(200)
-def test_an_index_agrees_with_a_dictionary_and_keeps_no_reference(
-    expected: int, steps: list[tuple[str, bytes]]
-) -> None:
+def test_an_index_agrees_with_a_dictionary_and_keeps_nothing(expected: int, steps: list[tuple[str, bytes]]) -> None:
     index, model = Index(expected), dict[bytes, Value]()
     for step, key in steps:
         copy, raw = bytes(bytearray(key)), b"<" + key + b">"

@@ -24,7 +24,6 @@ from tests.pipeline.threedays import content, files
 from tests.support import open_to_others
 
 HERE = EmbeddedRunner()
-DAYS = ["2026-03-01", "2026-03-02", "2026-03-03"]
 
 
 @pytest.fixture
@@ -38,15 +37,6 @@ def sums(tables: Path | str, table: str, *names: str) -> list[int]:
     columns = schema.TABLES[table].names
     rows_of_table = content(tables)[table]
     return [sum(row[columns.index(name)] for row in rows_of_table) for name in names]
-
-
-def test_all_tables_are_there_for_all_days(built: Path) -> None:
-    rows_by_table = content(built)
-    assert {name for name, rows in rows_by_table.items() if rows} == set(schema.TABLES)
-    assert {str(row[-1]) for row in rows_by_table["messages"]} == {*DAYS}
-    assert sorted(os.listdir(built)) == ["_state", *sorted([*schema.TABLES, "builds"])]
-    # forged: 20 datagrams, which all three hosts refused
-    assert sums(built, "integrity", "n") == [60]
 
 
 def empty(journal: Path) -> None:
@@ -82,7 +72,9 @@ def test_an_unusable_file_costs_only_itself_until_it_is_repaired(
     where = (str(journal), str(tmp_path / "tables"))
     of_hosts = [[path for path in files(journal) if f"host={host}/" in str(path)] for host in ("h1", "h2", "h3")]
     damaged, gone, copied = of_hosts[0][1], of_hosts[1][-2], of_hosts[2][0]
-    damaged.write_bytes(damaged.read_bytes()[:-10])
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 3] ^= 4
+    damaged.write_bytes(data)
     gone.unlink()
     name = file_names.read_path(str(copied.relative_to(journal)))
     assert name
@@ -144,7 +136,6 @@ def test_the_summary_is_for_programs_too(small: Path, built: Path, tmp_path: Pat
     status, printed, errors = bccn(*words)
     assert status == 0, errors
     summary = json.loads(printed)
-    assert summary["days"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
     # nothing but what the command itself is doing
     assert {line.split()[0] for line in errors.splitlines()} == {"bccn:"}
     made = content(tmp_path / "tables")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,83 +13,59 @@ from bccnd.pipeline.driver.embedded import EmbeddedRunner
 from bccnd.pipeline.inputs import journal
 from bccnd.pipeline.inputs.input_history import COLUMNS
 from bccnd.pipeline.lake.delta import FILES, Change, Lake
-from examples.fleet_model import Down, Fleet, Late, Loss, Recording, Restart, Source
+from examples.fleet_model import Down, Restart, Source
 from examples.simulation import write
-from tests.pipeline.threedays import DAY, START, arrive, content, files
+from tests.pipeline import threedays
+from tests.pipeline.threedays import DAY, arrive, content, files
 
 HERE = EmbeddedRunner()
+#: after those of the small journal: a restart at midnight and one after days without messages, a source that comes late
+LATER = (
+    Source("h2/old", "h2", 1 / 700, start=0, own=False, until=1.6 * DAY, restarts=(Restart(0.5 * DAY + 1, 2),)),
+    Source("h1/rare/5", "h1", 1 / 100_000, restarts=(Restart(4.2 * DAY),)),
+    Source("h2/later/4", "h2", 1 / 800, since=4.2 * DAY, heartbeat=300),
+)
 
 
-def fleet() -> Fleet:
-    """Three hosts for a week: restarts at midnight and after a day of silence, sources that end, begin, or are the only
-    ones for days, a receiver that is down for two days."""
-    sources = (
-        Source("h1/steady/1", "h1", rate=1 / 900, copies=2),
-        Source(
-            "h1/old", "h1", rate=1 / 700, start=0, own=False, restarts=(Restart(1.6 * DAY), Restart(3 * DAY + 1, 2))
-        ),
-        Source("h2/short/2", "h2", rate=1 / 500, until=1.3 * DAY, heartbeat=600),
-        Source("h2/pauses", "h2", rate=1 / 600, start=1, own=False, until=1.2 * DAY, restarts=(Restart(0.9 * DAY),)),
-        Source("h2/later/4", "h2", rate=1 / 800, since=3.7 * DAY, heartbeat=300),
-        Source("h3/jumps", "h3", rate=1 / 1000, start=10, own=False, restarts=(Restart(2.2 * DAY, 5000),)),
-        Source("h3/rare/5", "h3", rate=1 / 100_000),
-    )
-    return Fleet(
-        ("h1", "h2", "h3"),
-        sources,
-        duration=6.9 * DAY,
-        start=START,
-        losses=(Loss("h2", "h1/steady/1", every=7), Loss(None, "h1/old", every=31)),
-        lates=(Late("h1", "h3/jumps", every=40, delay=0.5),),
-        downs=(Down("h2", 2.4 * DAY, 4.6 * DAY),),
-        offsets={"h3": 2.0},
-        recordings={"h1": (Recording(0, 3.3 * DAY), Recording(3.35 * DAY), Recording(5.5 * DAY, fresh=True))},
-    )
-
-
-def forget(tables: Path, *days: str) -> None:
-    """Have the tables of these days be made of no files: all files that there are came later."""
+def forget(tables: Path, day: str) -> None:
+    """Have the tables of a day be made of no files: all files that there are came later."""
     lake = Lake(str(tables))
     lake.begin([FILES])
-    lake.commit({FILES: Change(COLUMNS, gone=set(days))})
+    lake.commit({FILES: Change(COLUMNS, gone={day})})
 
 
 @pytest.mark.slow
 def test_days_that_become_final_leave_the_tables_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    week, tables, arriving = (tmp_path / name for name in ("week", "tables", "arriving"))
-    write(fleet(), str(week), file_rows=2000)
-    build(HERE, str(week), str(tables))
-    expected = content(tables)
-    for final_after in (3, 1):
-        forget(tables, "2026-03-07")
-        assert once(HERE, str(week), str(tables), final_after=final_after * DAY).days[-1] == "2026-03-07"
-        assert content(tables) == expected, final_after
-
-    # A day that comes is computed from what is kept of those before, without a look at their files.
-    (arriving / "obs").mkdir(parents=True)
-    verified: list[int] = []
+    """A day that comes is computed from what is kept of those before, without a look at their files."""
+    whole, arriving, tables = (tmp_path / name for name in ("whole", "arriving", "tables"))
+    small = threedays.fleet()
+    downs = (*small.downs, Down("h2", 2.4 * DAY, 4.1 * DAY))
+    write(replace(small, sources=(*small.sources, *LATER), downs=downs, duration=5.4 * DAY), str(whole))
+    build(HERE, str(whole), str(tmp_path / "built"))
+    expected = content(tmp_path / "built")
+    looked_at: list[list[str]] = []
     real = journal.read_journal
 
-    def counting(*words: object, **more: object) -> object:
+    def noting(*words: object, **more: object) -> object:
         found = real(*words, **more)  # type: ignore[arg-type]
-        verified.append(len(found.files))
+        looked_at.append([file.day for file in found.files])
         return found
 
-    monkeypatch.setattr(journal, "read_journal", counting)
-    shutil.copytree(week / "sessions", arriving / "sessions")
-    for day in range(1, 8):
-        for path in files(week):
-            if f"day=2026-03-{day:02}" in str(path):
-                arrive(week, arriving, path)
-        once(HERE, str(arriving), str(tmp_path / "daily"), final_after=2 * DAY)
-    assert content(tmp_path / "daily") == expected
-    assert max(verified) <= 4 * 3 * 2
+    monkeypatch.setattr(journal, "read_journal", noting)
+    shutil.copytree(whole / "sessions", arriving / "sessions")
+    for day in range(1, 7):
+        for path in files(whole):
+            if f"day=2026-03-0{day}" in str(path):
+                arrive(whole, arriving, path)
+        once(HERE, str(arriving), str(tables), final_after=DAY)
+    assert content(tables) == expected
+    assert [min(days)[-1:] for days in looked_at] == list("111123")
 
     forget(tables, "2026-03-02")
-    late = [str(path.relative_to(week)) for path in files(week) if "day=2026-03-02" in str(path)]
+    late = [str(path.relative_to(whole)) for path in files(whole) if "day=2026-03-02" in str(path)]
     for _ in range(2):
-        outcome = once(HERE, str(week), str(tables), final_after=DAY)
+        outcome = once(HERE, str(arriving), str(tables), final_after=DAY)
         assert (outcome.days, outcome.late) == ([], late)
-    assert "2026-03-02" in once(HERE, str(week), str(tables), days=["2026-03-02"]).days
-    assert once(HERE, str(week), str(tables), final_after=DAY).late == []
+    assert "2026-03-02" in once(HERE, str(arriving), str(tables), days=["2026-03-02"]).days
+    assert once(HERE, str(arriving), str(tables), final_after=DAY).late == []
     assert content(tables) == expected

@@ -43,6 +43,7 @@ def test_files_in_any_order_give_the_tables_of_a_build(small: Path, built: Path,
             shutil.copytree(small / "sessions", journal / "sessions", dirs_exist_ok=True)
         assert once(HERE, str(journal), str(tables)).days
     assert content(tables) == content(built)
+    assert all(content(built).values())
     # and there is nothing left to do
     assert once(HERE, str(journal), str(tables)).days == []
 

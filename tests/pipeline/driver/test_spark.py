@@ -34,29 +34,6 @@ except PipelineError as error:
 """
 
 
-#: the places of a journal and of tables -> what the message has, and the exit code
-UNUSABLE = {
-    "no folder": ("{folder}/none", "{folder}/t", "no journal at", 1),
-    "no file system": ("nonsense://x", "{folder}/t", "nonsense://x", 1),
-    "a journal's keys": ("s3://key:secret@x/j", "{folder}/t", "AWS_ACCESS_KEY_ID", 2),
-    "keys of tables": ("{folder}", "s3://key:secret@x/t", "AWS_ACCESS_KEY_ID", 2),
-}
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
-@pytest.mark.parametrize("command", [["build"], ["stream", "--once"]], ids=["build", "stream"])
-def test_places_are_checked_before_spark_starts(
-    tmp_path: Path, name: str, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal, tables, says, status = UNUSABLE[name]
-    # Starting Spark would fail by this.
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    places = (place.format(folder=tmp_path) for place in (journal, tables))
-    done = CliRunner().invoke(main, ["pipeline", *command, next(places), "--out", next(places)])
-    assert (done.exit_code, says in done.output) == (status, True), done.output
-
-
 def test_an_error_of_a_task_keeps_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     task = Task("verify", "", "", "nonsense://x", (), files=(("obs/x.parquet", 1, 1, ""),)).to_text()
     runner = SparkRunner(spark)
@@ -87,22 +64,29 @@ def test_workers_import_nothing_from_the_working_folder(small: Path, built: Path
     assert content(tmp_path / "tables") == content(built)
 
 
+BUILD = "build {folder}/j --out {folder}/t"
 #: options and variables -> what the message has, and the exit code
 REFUSED = {
-    "no master": (["--master", "nonsense"], {}, "nonsense", 2),
-    "no size": (["--memory", "much"], {}, "much", 2),
-    "no setting": (["--conf", "x"], {}, "spark.NAME=VALUE", 2),
-    "both drivers": (["--embedded", "--master", "local[2]"], {}, "--master", 2),
-    "no day": (["--days", "2026-03-01,yesterday"], {}, "'yesterday'", 2),
-    "no master there": (["--master", "spark://127.0.0.1:1"], {}, "Connection refused\n  remedy: ", 1),
-    "no Java": ([], {"PATH": "/nowhere", "JAVA_HOME": ""}, "--embedded", 1),
-    "no Java at its home": ([], {"JAVA_HOME": "/nowhere"}, "apt-get install default-jre-headless", 1),
-    "old Java": ([], {"JAVA_HOME": "{folder}"}, 'openjdk version "11.0.2"', 1),
+    "no folder": ("build {folder}/none --out {folder}/t", {"PATH": "/nowhere"}, "no journal at", 1),
+    "no file system": ("build nonsense://x --out {folder}/t", {"PATH": "/nowhere"}, "nonsense://x", 1),
+    "no file system for a stream": ("stream nonsense://x --out {folder}/t", {"PATH": "/nowhere"}, "nonsense://x", 1),
+    "a journal's keys": ("build s3://key:secret@x/j --out {folder}/t", {"PATH": "/nowhere"}, "AWS_ACCESS_KEY_ID", 2),
+    "keys of tables": ("build {folder}/j --out s3://key:secret@x/t", {"PATH": "/nowhere"}, "AWS_ACCESS_KEY_ID", 2),
+    "no master": (f"{BUILD} --master nonsense", {}, "nonsense", 2),
+    "no size": (f"{BUILD} --memory much", {}, "much", 2),
+    "no setting": (f"{BUILD} --conf x", {}, "spark.NAME=VALUE", 2),
+    "both drivers": (f"{BUILD} --embedded --master local[2]", {}, "--master", 2),
+    "no day": (f"{BUILD} --days 2026-03-01,yesterday", {}, "'yesterday'", 2),
+    "no master there": (f"{BUILD} --master spark://127.0.0.1:1", {}, "Connection refused\n  remedy: ", 1),
+    "no Java": (BUILD, {"PATH": "/nowhere", "JAVA_HOME": ""}, "--embedded", 1),
+    "no Java at its home": (BUILD, {"JAVA_HOME": "/nowhere"}, "apt-get install default-jre-headless", 1),
+    "old Java": (BUILD, {"JAVA_HOME": "{folder}"}, 'openjdk version "11.0.2"', 1),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_keeps_spark_from_working_is_one_line(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are checked first: those that cannot be used are named where Spark cannot start at all."""
     words, variables, says, status = REFUSED[name]
     java = tmp_path / "bin/java"
     java.parent.mkdir()
@@ -111,7 +95,7 @@ def test_what_keeps_spark_from_working_is_one_line(tmp_path: Path, name: str, mo
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value.format(folder=tmp_path))
     put(tmp_path / "j", "relay01", "j1", 1, rows(1, 1))
-    done = CliRunner().invoke(main, ["pipeline", "build", str(tmp_path / "j"), "--out", str(tmp_path / "t"), *words])
+    done = CliRunner().invoke(main, ["pipeline", *words.format(folder=tmp_path).split()])
     assert (done.exit_code, says in done.output) == (status, True), done.output
     assert "Traceback" not in done.output
     assert not (tmp_path / "t").exists()

@@ -38,12 +38,9 @@ def path(tmp_path: Path) -> Path:
     "change",
     [
         lambda table: table,
-        lambda table: table.append_column("more", pa.array([{"x": 1}] * 5)),
         lambda table: table.drop_columns(["payload", "share"]),
-        lambda table: table.select(table.column_names[::-1]),
         lambda table: table.take([3, 1, 4, 0, 2]),
         replace("host", lambda column: column.cast(pa.large_string())),
-        replace("src", lambda column: column.dictionary_encode()),
         replace("rec_no", lambda column: column.cast(pa.uint64())),
         replace("ts", lambda column: column.cast(pa.timestamp("ns", "UTC"))),
     ],
@@ -55,12 +52,8 @@ def test_files_of_other_writers_are_read(path: Path, tmp_path: Path, change: Cha
     (found,) = looked_at(tmp_path)
     assert isinstance(found, JournalFile), found
     names = table.column_names
-    assert (found.first_rec, found.rows, found.has_share, found.has_payload) == (
-        7,
-        5,
-        "share" in names,
-        "payload" in names,
-    )
+    assert (found.first_rec, found.rows) == (7, 5)
+    assert (found.has_share, found.has_payload) == ("share" in names, "payload" in names)
     assert (found.high_us - found.low_us, found.segments) == (4_000_000, ("lan",))
 
 
@@ -86,15 +79,6 @@ def test_a_file_with_rows_of_elsewhere_is_damaged(
     (found,) = looked_at(tmp_path)
     assert isinstance(found, str)
     assert why in found
-
-
-def test_a_file_with_another_byte_is_damaged(path: Path, tmp_path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
-    path.write_bytes(data)
-    assert isinstance(looked_at(tmp_path)[0], str)
-    path.write_bytes(b"PAR1")
-    assert isinstance(looked_at(tmp_path)[0], str)
 
 
 def test_a_file_that_has_gone_is_none(path: Path, tmp_path: Path) -> None:

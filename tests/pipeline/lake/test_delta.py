@@ -240,11 +240,9 @@ def test_tables_of_another_version_are_refused(where: str, monkeypatch: pytest.M
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for place in (f"{tmp_path}/file/tables", "nonsense://x/y", "s3://x/y?endpoint_override=127.0.0.1:1&scheme=http"):
-        with pytest.raises(PipelineError) as caught, opened(place, TABLES):
+    for place in (f"{tmp_path}/file/tables", "nonsense://x/y"):
+        with refused("no_place", kind=PipelineError), opened(place, TABLES):
             pass
-        assert caught.value.reason == "no_place"
-        assert len(str(caught.value).splitlines()) == 2
 
 
 def test_a_table_that_was_damaged_by_hand_is_one_line(tmp_path: Path) -> None:

@@ -53,9 +53,8 @@ def test_paper(tmp_path: Path, made: Path) -> None:
     assert text.count("\f") <= 9
     sheet = tmp_path / "sheet"
     subprocess.run(["pdftoppm", "-gray", "-r", "20", "-l", "1", str(paper), str(sheet)], check=True)
-    _, width, height, _, pixels = next(tmp_path.glob("sheet*.pgm")).read_bytes().split(maxsplit=4)
+    *_, pixels = next(tmp_path.glob("sheet*.pgm")).read_bytes().split(maxsplit=4)
     assert sum(pixels) / len(pixels) > 0.75 * 255
-    assert round(int(height) / int(width), 2) == 1.41
 
 
 @pytest.fixture(scope="module")

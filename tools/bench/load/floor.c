@@ -84,9 +84,9 @@ int main(int argc, char **argv)
 	int port = 0, publishing = 0, loop = -1, option;
 	while ((option = getopt(argc, argv, "p:u:F:bseP")) != -1)
 		switch (option) {
-		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
+		case 'p': port = (int)number(optarg); break;
 		case 'u': path = optarg; break;
-		case 'F': n = (int)number(optarg, 1, MAX_CLIENTS, "-F"); break;
+		case 'F': n = (int)number(optarg); break;
 		case 'b': join = 1; break;
 		case 's': share = 1; break;
 		case 'P': publishing = 1; /* fall through */

@@ -14,9 +14,6 @@
 #define KEY "0123456789abcdef0123456789abcdef" /* in cases.py too */
 #define HMAC_DIGITS 16
 #define PAYLOAD_MIN 30
-#define PAYLOAD_INDEX_MAX 999999999
-#define SIZE_LEAST 120
-#define SIZE_MOST 1472 /* what travels over Ethernet in one piece */
 
 static inline void put_digits(char *p, uint64_t v, int n)
 {

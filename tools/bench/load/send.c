@@ -102,17 +102,17 @@ int main(int argc, char **argv)
 		case 'P': plan.protocol = protocol_of(optarg); break;
 		case 'a': address = optarg; break;
 		case 'u': path = optarg; break;
-		case 't': port = (int)number(optarg, 1, 65535, "-t"); break;
-		case 'b': s.first = number(optarg, 0, PAYLOAD_INDEX_MAX, "-b"); break;
-		case 'n': s.total = number(optarg, 1, PAYLOAD_INDEX_MAX, "-n"); break;
-		case 'S': plan.sources = number(optarg, 1, 1000000, "-S"); break;
-		case 'C': plan.channels = number(optarg, 1, 1000000, "-C"); break;
-		case 'R': plan.run = number(optarg, 1, PAYLOAD_INDEX_MAX, "-R"); break;
+		case 't': port = (int)number(optarg); break;
+		case 'b': s.first = number(optarg); break;
+		case 'n': s.total = number(optarg); break;
+		case 'S': plan.sources = number(optarg); break;
+		case 'C': plan.channels = number(optarg); break;
+		case 'R': plan.run = number(optarg); break;
 		case 'l': plan.long_names = 1; break;
-		case 'z': plan.size = (int)number(optarg, SIZE_LEAST, SIZE_MOST, "-z"); break;
-		case 'r': s.rate = number(optarg, 0, 10000000, "-r"); break;
+		case 'z': plan.size = (int)number(optarg); break;
+		case 'r': s.rate = number(optarg); break;
 		case 'w': s.window = window_open(optarg); break;
-		case 'W': s.size = number(optarg, 1, UINT32_MAX, "-W"); break;
+		case 'W': s.size = number(optarg); break;
 		default: return 2;
 		}
 	static char out[BATCH * ROOM], answers[65536];
