@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from timeit import repeat
 from typing import cast
 
 import pytest
@@ -186,3 +187,14 @@ def test_pages_name_no_other_files(daemon: Daemon) -> None:
     addresses = [attributes.get(name) for _, attributes in found for name in ("src", "href")]
     for address in filter(None, addresses):
         assert address.startswith(("#", "data:")) or f"/{address}" in {*pages, "/metrics", "/healthz"}
+
+
+def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
+    def cost_with(low: int, high: int) -> float:
+        for number in range(low, high):
+            daemon.sources.judge_new(b"host/%d/program" % number, 1, daemon.clock)
+        return min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
+
+    daemon.begin()
+    few, many = cost_with(0, 5_000), cost_with(5_000, 60_000)
+    assert many < 4 * few + 0.002, (few, many)
