@@ -300,6 +300,8 @@ DUMPED = (DOCUMENTS | st.dictionaries(st.sampled_from(sorted(Settings.model_fiel
 @settings(max_examples=examples(600))
 @given(st.text() | YAML_ISH | DUMPED)
 @example('"\\ud800": 1')
+@example("a: 0x" + "f" * 5000)
+@example("segments: [{port: 0x" + "f" * 5000 + "}]")
 @example('integrity: {algorithm: hmac, keys: ["\\0", "\\ud800"]}')
 def test_any_text_is_read_or_has_faults_that_can_be_shown(text: str) -> None:
     with suppress(ConfigError):

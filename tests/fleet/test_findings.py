@@ -32,13 +32,12 @@ def cells(lost: Callable[[str, str], int] = lambda _receiver, _sender: 0) -> lis
     ]
 
 
+def found_in(fleet: list[HostRow], lost: Callable[[str, str], int] = lambda *_pair: 0) -> list[FleetFinding]:
+    return complete(find(fleet, cells(lost), HOSTS[0], 1.0))
+
+
 def kinds(found: list[FleetFinding]) -> list[tuple[str, tuple[str, ...]]]:
     return [(one.kind, one.about) for one in found]
-
-
-def test_a_healthy_fleet_has_none() -> None:
-    assert complete(find(rows(), cells(), HOSTS[0], 1.0)) == []
-    assert complete(find([], [], HOSTS[0], 1.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -51,28 +50,22 @@ def test_a_healthy_fleet_has_none() -> None:
     ],
 )
 def test_loss_is_found_with_its_cause(lost: Callable[[str, str], int], kind: str, about: tuple[str, ...]) -> None:
-    found = complete(find(rows(), cells(lost), HOSTS[0], 1.0))
+    found = found_in(rows(), lost)
     assert kinds(found) == [(kind, about)]
     assert all(name in found[0].text for name in about)
 
 
-def test_a_silent_host_is_found_or_this_one_if_all_are() -> None:
+def test_silent_hosts_and_those_that_differ_are_found() -> None:
     fleet = rows()
-    fleet[2].heard = fleet[2].noticed = -100.0
-    assert kinds(complete(find(fleet, cells(), HOSTS[0], 1.0))) == [("host_silent", (HOSTS[2],))]
-    assert kinds(complete(find(rows(-100.0), cells(), HOSTS[0], 1.0))) == [("host_silent", (HOSTS[0],))]
-
-
-def test_another_key_or_version_is_found() -> None:
-    fleet = rows()
+    assert found_in(fleet) == complete(find([], [], HOSTS[0], 1.0)) == []
     fleet[1].keys = "hmac", ("bb", "aa")
+    fleet[2].heard = fleet[2].noticed = -100.0
     fleet[4].version = "0.9.0"
-    found = complete(find(fleet, cells(), HOSTS[0], 1.0))
-    assert kinds(found) == [("key_differs", (HOSTS[1],)), ("version_differs", (HOSTS[4],))]
-
-
-def test_hosts_that_each_have_a_key_of_their_own_do_not_differ() -> None:
-    fleet = rows()
-    for row in fleet:
-        row.keys = "sig", (row.host,)
-    assert complete(find(fleet, cells(), HOSTS[0], 1.0)) == []
+    assert sorted(kinds(found_in(fleet))) == [
+        *(("host_silent", (HOSTS[2],)), ("key_differs", (HOSTS[1],)), ("version_differs", (HOSTS[4],)))
+    ]
+    # If all are silent this one is.
+    assert kinds(found_in(rows(-100.0))) == [("host_silent", (HOSTS[0],))]
+    for row in (fleet := rows()):
+        row.keys = "sig", (row.host,)  # each has a key of its own
+    assert found_in(fleet) == []

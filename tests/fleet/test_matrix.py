@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bccnd.fleet import view
 from bccnd.fleet.cell_counters import MINUTES
@@ -187,35 +184,6 @@ def test_the_number_of_hosts_is_bounded() -> None:
     fleet.max_hosts = 10
     fleet.tell("new", report([counts("sender299", 1)]), 3.0)
     assert len(fleet.matrix) == 10
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("abcdef"),
-            st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=5),
-            st.sampled_from([0.1, 5.0, 300.0, 700.0]),
-        ),
-        max_size=12,
-    ),
-    st.integers(2, 4),
-)
-def test_any_reports_are_taken_while_answers_are_made(told: list[tuple[str, list[str], float]], max_hosts: int) -> None:
-    fleet = Fleet(max_hosts)
-    now, total = 0.0, 0
-    answers: list[view.Rows] = []
-    for host, senders, pause in told:
-        now += pause
-        total += 20
-        fleet.matrix.sweep(now)
-        fleet.tell(host, report([counts(sender, total, total) for sender in senders]), now)
-        answers += [view.fleet(fleet.matrix, "a", now, 10), view.table(fleet.matrix, "a", now)]
-        for answer in answers:
-            next(answer, None)
-    for answer in answers:
-        deque(answer, maxlen=0)
-    assert len(fleet.matrix) <= max_hosts
-    assert len(fleet.matrix.senders) <= max_hosts
 
 
 def test_a_sender_whose_column_is_freed_has_counted_nothing() -> None:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from timeit import repeat
 from typing import cast
 
 import pytest
@@ -46,19 +47,6 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         segment.close()
 
 
-def test_a_daemon_to_which_nothing_has_happened_is_well(daemon: Daemon) -> None:
-    daemon.begin()
-    facts = daemon.facts()
-    assert (facts.state, facts.findings) == (WELL, [])
-    # What was counted before is shown, and needs no attention now.
-    assert [one.name for one in facts.drops if one.now or one.since] == []
-    assert json.loads(to_json(facts))["now"]["host"] == "relay<01>"
-    daemon.segments[0].counters.judged(DUPLICATE, 5)
-    daemon.go_on(STEP)
-    assert daemon.facts().state == WELL
-    assert not daemon.drop("duplicate").serious
-
-
 def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) -> None:
     daemon.begin()
     daemon.clock += 1.0
@@ -75,8 +63,14 @@ def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) 
 def test_a_drop_is_shown_until_it_is_long_over(daemon: Daemon) -> None:
     began = time.time()
     daemon.begin()
-    daemon.go_on(60)
+    # What was counted before is shown, and needs no attention now.
+    facts = daemon.facts()
+    assert (facts.state, facts.findings, [one.name for one in facts.drops if one.now or one.since]) == (WELL, [], [])
+    assert json.loads(to_json(facts))["now"]["host"] == "relay<01>"
     counters = daemon.segments[0].counters
+    counters.judged(DUPLICATE, 5)
+    daemon.go_on(60)
+    assert (daemon.facts().state, daemon.drop("duplicate").serious) == (WELL, False)
     for _ in range(4):
         counters.judged(NUMBERS["integrity_failed"], 10)
         daemon.go_on(STEP)
@@ -193,3 +187,14 @@ def test_pages_name_no_other_files(daemon: Daemon) -> None:
     addresses = [attributes.get(name) for _, attributes in found for name in ("src", "href")]
     for address in filter(None, addresses):
         assert address.startswith(("#", "data:")) or f"/{address}" in {*pages, "/metrics", "/healthz"}
+
+
+def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
+    def cost_with(low: int, high: int) -> float:
+        for number in range(low, high):
+            daemon.sources.judge_new(b"host/%d/program" % number, 1, daemon.clock)
+        return min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
+
+    daemon.begin()
+    few, many = cost_with(0, 5_000), cost_with(5_000, 60_000)
+    assert many < 4 * few + 0.002, (few, many)

@@ -185,43 +185,35 @@ def test_the_last_statistics_of_each_interface_count() -> None:
 
 # -- what is no capture
 
+FULL = captures.section() + captures.interface() * MAX_INTERFACES
+#: behind the blocks of a capture
+BAD_BLOCKS = [
+    *(struct.pack("<II", 6, size) + b"\0" * 20 for size in (13, 8, MAX_BLOCK + 4)),
+    block(99, b"1234")[:-1] + b"x",
+    captures.enhanced(frames()[0], 1),
+    block(6, struct.pack("<IIIII", 0, 0, 0, 100, 100) + b"x" * 50),
+    block(6, b"\0" * 8),
+    block(1, b"\0" * 4),
+]
+DAMAGE = [
+    (pcap(frames()), struct.pack("<IIII", 1, 0, 2**31, 2**31)),
+    (FULL, captures.interface()),
+    *((pcapng(frames()), bad) for bad in BAD_BLOCKS),
+]
+REFUSED: list[tuple[bytes, str]] = [
+    (b"", "is empty"),
+    *((data, "is not a packet capture") for data in (b"\xd4\xc3", b"PAR1" * 10, b"some text", pcap([])[:23])),
+    (b"\x1f\x8b\x08\0\0\0", "is compressed"),
+    (struct.pack("<IHHiIII", MICRO, 3, 4, 0, 0, 0, 1), "version 3"),
+    (block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1)), "version 2"),
+    (block(0x0A0D0D0A, struct.pack("<IHHq", 0x11111111, 1, 0, -1)), "without a byte order"),
+    *((whole + damage, f"is damaged at byte {len(whole)}:") for whole, damage in DAMAGE),
+]
 
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (b"", "is empty"),
-        *((data, "is not a packet capture") for data in (b"\xd4\xc3", b"PAR1" * 10, b"some text", pcap([])[:23])),
-        (b"\x1f\x8b\x08\0\0\0", "is compressed"),
-        (struct.pack("<IHHiIII", MICRO, 3, 4, 0, 0, 0, 1), "version 3"),
-        (block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1)), "version 2"),
-        (block(0x0A0D0D0A, struct.pack("<IHHq", 0x11111111, 1, 0, -1)), "without a byte order"),
-    ],
-)
-def test_what_is_no_capture_is_refused(data: bytes, why: str) -> None:
+
+@pytest.mark.parametrize(("data", "why"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_no_capture_or_damaged_is_refused(data: bytes, why: str) -> None:
     assert why in refused(data)
-
-
-@pytest.mark.parametrize(
-    ("whole", "damage"),
-    [
-        (pcap(frames()), struct.pack("<IIII", 1, 0, 2**31, 2**31)),
-        (captures.section() + captures.interface() * MAX_INTERFACES, captures.interface()),
-        *(
-            (pcapng(frames()), more)
-            for more in (
-                *(struct.pack("<II", 6, size) + b"\0" * 20 for size in (13, 8, MAX_BLOCK + 4)),
-                block(99, b"1234")[:-1] + b"x",
-                captures.enhanced(frames()[0], 1),
-                block(6, struct.pack("<IIIII", 0, 0, 0, 100, 100) + b"x" * 50),
-                block(6, b"\0" * 8),
-                block(1, b"\0" * 4),
-            )
-        ),
-    ],
-    ids=range(10),
-)
-def test_damage_is_refused_with_its_place(whole: bytes, damage: bytes) -> None:
-    assert f"is damaged at byte {len(whole)}:" in refused(whole + damage)
 
 
 @pytest.mark.parametrize("make", [pcap, pcapng])

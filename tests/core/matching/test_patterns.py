@@ -94,19 +94,6 @@ def cases() -> st.SearchStrategy[Case]:
     )
 
 
-@given(cases())
-@examples(300)
-def test_a_literal_pattern_matches_only_its_text(case: Case) -> None:
-    rules, mark = DIALECTS[case.dialect], naive.separator(case.dialect)
-    for text in case.patterns:
-        pattern = compile_pattern(text, rules)
-        taken = {key for key in [text, *case.keys] if naive.matches(case.dialect, text, key)}
-        assert not pattern.literal or taken == {text}
-        assert pattern.literal or set(text) & set(b"*+>") or not text or text.endswith(mark)
-        assert pattern.literal or pattern.steps is not None or not taken
-        assert rules.levels_of(text) == 1 + text.count(mark)
-
-
 @given(cases(), st.data())
 @examples(400)
 def test_the_tree_finds_what_the_naive_matcher_finds(case: Case, data: st.DataObject) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bccnd.core.observing.counter_history import MEMORY, QUIET, SLOT, SLOTS, STEP, History, Rise
 
@@ -84,26 +81,6 @@ def test_chart_is_an_hour_in_slots() -> None:
     assert set(chart[:-3]) == {None}
     assert made.chart("x", T0 + SLOTS * SLOT)[0] == 4
     assert made.chart("x", T0 + (SLOTS + 1) * SLOT) == [0] * SLOTS
-
-
-COUNTS = st.lists(st.integers(0, 2**70), min_size=1, max_size=60)
-
-
-@given(COUNTS, st.floats(0.1, 40.0))
-def test_what_rose_is_in_the_chart_and_a_rate_is_never_negative(counts: list[int], step: float) -> None:
-    made = history(*counts, step=step)
-    now = T0 + (len(counts) - 1) * step
-    grown = sum(b - a if b >= a else b for a, b in pairwise(counts))
-    assert sum(one or 0 for one in made.chart("x", now)) == grown
-    for seconds in (STEP, 10.0, MEMORY):
-        assert made.rate("x", now, counts[-1], seconds) >= 0.0
-    rise = made.rise("x")
-    assert (rise is None) == (not any(counts))
-    if rise is not None and rise.last is not None:
-        assert rise.since is not None
-        assert T0 < rise.since <= rise.last <= now
-    else:
-        assert grown == 0
 
 
 def test_no_more_is_kept_than_the_longest_rate_needs() -> None:

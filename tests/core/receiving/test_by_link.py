@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bccnd.core.observing.counters import SegmentCounters
 from bccnd.core.receiving.deliveries import Deliveries
@@ -18,7 +16,7 @@ from bccnd.core.wire import frames
 from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from bccnd.native.buffers.sent_datagrams import SentDatagrams
 from tests.core import scenario
-from tests.core.tracker_hosts import SRC, receive
+from tests.core.tracker_hosts import receive
 from tests.core.world import NS, World, datagram
 from tests.rules import dedup_rules
 
@@ -101,25 +99,6 @@ def test_the_latest_restarts_are_remembered() -> None:
     assert receive(sources, b"0", 999, 0, from_link=True) == ACCEPTED
     assert receive(sources, b"%d" % MAX_RESTARTS, 999, 0, from_link=True) == DUPLICATE
     assert sources.counted["restarts_evicted"] == 1
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 60)), max_size=60),
-    st.lists(st.integers(1, 60), min_size=1, max_size=60),
-)
-def test_late_datagrams_are_not_accepted_twice(late: list[tuple[bool, int, int]], steps: list[int]) -> None:
-    # A source whose seqs rise is received on the segment at once, copies by links up to 20 s later, in any order.
-    sources = TrackerTable(RULES)
-    events: list[tuple[float, bool, int]] = []
-    seq = 0
-    for at, step in enumerate(steps):
-        seq += step % 15 + 1
-        events.append((at * 0.25, False, seq))
-        events += [(at * 0.25 + delay * 0.5, True, seq) for soon, delay, which in late if soon or which == at]
-    verdicts = [receive(sources, SRC, seq, now, by_link) for now, by_link, seq in sorted(events)]
-    accepted = [seq for (_, _, seq), verdict in zip(sorted(events), verdicts, strict=True) if verdict == ACCEPTED]
-    assert RESTART not in verdicts
-    assert len(accepted) == len(set(accepted)) == len(steps)
 
 
 class Host:

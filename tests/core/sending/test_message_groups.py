@@ -79,26 +79,6 @@ def shared(taken: Taken) -> list[list[int]]:
     return sorted(sorted(receivers) for receivers, _ in taken)
 
 
-def test_groups_split_when_receivers_differ() -> None:
-    both, part = MessageGroups(), Part(tuple(range(100)))
-    both.put(part, b"x")
-    both.put(Part(tuple(reversed(range(100)))), b"y")
-    assert [(len(receivers), messages) for receivers, messages in both.take()] == [(100, [b"x", b"y"])]
-    both.reset()
-    both.put(Part((1, 2, 3)), b"a")
-    both.put(Part((4, 5)), b"b")
-    assert shared(both.take()) == [[1, 2, 3], [4, 5]]
-    both.put(Part((1, 2, 3)), b"c")
-    both.put(Part((2,)), b"d")
-    both.put(Part((1, 2, 3)), b"e")
-    taken = both.take()
-    assert shared(taken) == [[1, 3], [2]]
-    assert sorted(messages for _, messages in taken) == [[b"c", b"d", b"e"], [b"c", b"e"]]
-    # Two runs that get the same are still two, and others are not torn apart by a message for both.
-    both.put(Part((1, 2, 3, 4, 5)), b"f")
-    assert shared(both.take()) == [[1, 3], [2], [4, 5]]
-
-
 @pytest.mark.parametrize("idle", [False, True])
 def test_parted_receivers_are_together_again_after_a_while(idle: bool) -> None:
     both, pair, together = MessageGroups(), Part((1, 2)), 0

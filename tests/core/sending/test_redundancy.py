@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,13 +30,17 @@ def parse(text: str) -> list[RepeatRule]:
 
 
 #: rules ``<channel>*<copies>*<spacing>``, and what happens: ``a<x``: datagram x is sent on channel a; ``@2``: the time;
-#: ``=x,y``: these copies are due; ``rest=x``: at the end; ``rules:``: others from now on
+#: ``=x,y``: these copies are due; ``rest=x``: at the end; ``rules:``: others from now on;
+#: ``restart``: the next daemon continues; 4 copies may wait
 HISTORIES = {
     # In an order that is not that of their bytes.
     "copies are sent in the order in which they are due": (
         "fast*2*0.25,slow*2*1",
-        "slow<9 fast<8 slow<7 fast<6 @0.25 =8,6 @0.75 fast<5 @1 =9,7,5 next=None",
+        "slow<9 fast<8 slow<7 fast<6 @0.25 =8,6 @0.75 fast<5 restart @1 =9,7,5 next=None",
     ),
+    "without spacing they are due at once": ("a*4*0", "a<x next=0.0 =x,x,x next=None"),
+    "after a pause they are as far apart as usual": ("a*3*0.5", "a<x next=0.5 @1.25 =x next=1.75 @1.75 =x next=None"),
+    "copies that find no room are counted": ("a*3*1", "a<1 a<2 a<3 a<4 a<5 dropped=2 @1 =1,2,3,4 next=2.0 dropped=2"),
     # Receivers would take it for a new beginning of its sender, and deliver it once more.
     "a copy behind the horizon is counted instead": (
         "a*4*0.5",
@@ -57,7 +58,8 @@ HISTORIES = {
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_histories(name: str) -> None:
+def test_histories(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redundancy, "MAX_WAITING", 4)
     rules, history = HISTORIES[name]
     one, now = repeater(*parse(rules), horizon=2.0), 0.0
     for word in history.split():
@@ -67,6 +69,9 @@ def test_histories(name: str) -> None:
             assert one.add(chan.encode(), datagram.encode(), now)
         elif word[0] == "@":
             now = float(word[1:])
+        elif word == "restart":
+            before, one = one, repeater(*parse(rules), horizon=2.0)
+            one.resume(before.waiting())
         elif word.startswith("rules:"):
             one.rules = RepeatRules(parse(word[6:]), DIALECTS["path"])
         elif verb in ("", "rest"):
@@ -96,63 +101,3 @@ def test_the_first_rule_that_fits_decides(dialect: str, data: st.DataObject) -> 
     fitting = [number for number, text in enumerate(texts) if naive.matches(dialect, text, chan)]
     assert one.add(chan, b"x", 0.0) is bool(fitting)
     assert len(one.due(INF)) == (1 + fitting[0] if fitting else 0)
-
-
-class Act(NamedTuple):
-    """So many eighths of a second after the act before: a datagram on a channel, or a look at what is due."""
-
-    eighths: int
-    chan: bytes | None
-
-
-ACTS = st.lists(
-    st.builds(Act, st.sampled_from([0, 0, 1, 2, 3, 8, 100]), st.sampled_from([None, None, b"a", b"b", b"c", b"none"])),
-    max_size=50,
-)
-
-
-@dataclass
-class Sent:
-    """One datagram: how many copies are left of it, and from when on the next may be sent."""
-
-    spacing: float
-    left: int
-    may: float
-
-
-@given(ACTS, st.integers(1, 6), st.sampled_from([0.0, 0.125, 0.5]))
-@examples(300)
-def test_no_copy_is_early_and_losses_are_counted(history: list[Act], room: int, spacing: float) -> None:
-    rules = [rule(b"a", 2, spacing), rule(b"b", 4, spacing), rule(b"c", 3, 1.0)]
-    copies = {one.channels: one for one in rules}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redundancy, "MAX_WAITING", room)
-        one = repeater(*rules)
-        owed: dict[bytes, Sent] = {}
-        now, dropped = 0.0, 0
-        for number, act in enumerate(history):
-            now += act.eighths / 8
-            if act.chan is not None:
-                datagram, fitting = b"%d" % number, copies.get(act.chan)
-                assert one.add(act.chan, datagram, now) is (fitting is not None)
-                if fitting is not None and len(owed) < room:
-                    owed[datagram] = Sent(fitting.spacing, fitting.copies - 1, now + fitting.spacing)
-                elif fitting is not None:
-                    dropped += fitting.copies - 1
-            else:
-                taken = one.due(now)
-                assert sorted(taken) == sorted(
-                    copy
-                    for datagram, sent in owed.items()
-                    if sent.may <= now
-                    for copy in [datagram] * (sent.left if not sent.spacing else 1)
-                )
-                for datagram in taken:
-                    owed[datagram].left -= 1
-                    owed[datagram].may = now + owed[datagram].spacing
-                owed = {datagram: sent for datagram, sent in owed.items() if sent.left}
-            assert one.next_due == min((sent.may for sent in owed.values()), default=None)
-            assert len(one.waiting()) == len(owed) <= room
-            assert one.dropped == dropped
-        assert len(one.due(INF)) == sum(sent.left for sent in owed.values())
-        assert not one.waiting()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.sending.user_quota import (
-    BURST,
     LEAST_PATTERN_BYTES,
     MAX_DEBT,
     PATTERN_BYTES,
@@ -32,78 +28,6 @@ def passed(quota: Quota, account: UserAccount, now: float, tries: int) -> int:
     return sum(not quota.publish(account, now) for _ in range(tries))
 
 
-class Act(NamedTuple):
-    """A user opens or closes a client or publishes as much as allowed, or the limit changes."""
-
-    what: str
-    uid: int
-    quarters: int
-    limit: int
-
-
-WHATS = st.sampled_from(["open", "open", "open", "close", "close", "publish", "limit"])
-UIDS = st.sampled_from([0, 1000, 1001])
-ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), st.integers(1, 4)), max_size=60)
-
-
-@given(ACTS, st.sampled_from([0.0, 0.25, 4.0]))
-@examples(300)
-def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
-    limit, now = 2, 0.0
-    quota = Quota(rate)
-    held: Counter[int] = Counter()
-    kept: dict[int, UserAccount] = {}
-    for act in history:
-        now += act.quarters / 4
-        account = quota.account(act.uid)
-        if act.what == "open":
-            got = quota.open(act.uid, now, limit)
-            assert (got is not None) == (held[act.uid] < limit)
-            held[act.uid] += got is not None
-        elif act.what == "limit":
-            limit = act.limit
-        elif held[act.uid]:
-            assert account is not None
-            if act.what == "close":
-                quota.close(account, now)
-                held[act.uid] -= 1
-            else:
-                passed(quota, account, now, 10)
-        for uid in held:
-            account = quota.account(uid)
-            assert (account.clients if account else 0) == held[uid]
-            # An account stays the same as long as there is a charge on it; without a rate it is forgotten then.
-            if not held[uid]:
-                kept.pop(uid, None)
-            elif account is not None:
-                assert account is kept.setdefault(uid, account)
-                assert account.subscriptions == account.queue_bytes == 0
-        assert rate or len(quota) == sum(count > 0 for count in held.values())
-
-
-@given(
-    st.sampled_from([0.25, 1.0, 4.0, 8.0]),
-    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2, 8, 40]), st.sampled_from(["publish"] * 4 + ["again"]))),
-)
-@examples(400)
-def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
-    quota = Quota(rate)
-    account, now = opened(quota), 0.0
-    when: list[float] = []
-    for quarters, what in history:
-        now += quarters / 4
-        if what == "again":  # to leave and come back gains nothing, however many others come meanwhile
-            quota.close(account, now)
-            opened(quota, 1001, now)
-            account = opened(quota, 1000, now)
-        elif not quota.publish(account, now):
-            when.append(now)
-    burst = max(1.0, rate * BURST)
-    for first in range(len(when)):
-        for last in range(first, len(when)):
-            assert last - first + 1 <= burst + (when[last] - when[first]) * rate
-
-
 @given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
 @examples(300)
 def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[float]) -> None:
@@ -119,9 +43,12 @@ def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[f
             assert quota.publish(account, now) == 0.0
 
 
-#: by the rate: ``a+``: a client of user a opens, ``a-``: it closes; ``a:9/4``: of 9 messages 4 may be published;
-#: ``@2``: the time; ``rate:8``: another rate; ``users=1``: users with an account
+#: by the rate: ``a+``: a client of user a opens, ``a+2``: within a limit of 2, ``a!2``: it is refused by this limit;
+#: ``a-``: it closes; ``a:9/4``: of 9 messages 4 may be published; ``@2``: the time; ``rate:8``: another rate;
+#: ``users=1``: users with an account
 HISTORIES = [
+    (0.0, "a+2 a+2 a!2 b+2 users=2 a- a+2 a!2 a+3 a!3 a!1 a- a- a- b- users=0 a+1 a!1"),
+    (4.0, "a+1 a:9/4 a- users=1 a+1 a!1"),
     # One second of the rate may come at once, also after a long silence, and at least one message.
     *[(rate, f"a+ a:{2 * burst}/{burst} @1000000 a:{2 * burst}/{burst}") for rate, burst in ((10.0, 10), (1.5, 1))],
     (0.25, "a+ a:2/1 @4 a:2/1"),
@@ -150,8 +77,9 @@ def test_histories(rate: float, history: str) -> None:
             quota.rate = float(word[5:])
         elif word.startswith("users="):
             assert (word, len(quota)) == (word, int(word[6:]))
-        elif word[1] == "+":
-            opened(quota, uid, now)
+        elif word[1] in "+!":
+            refused = quota.open(uid, now, int(word[2:] or 100)) is None
+            assert (word, refused) == (word, word[1] == "!")
         else:
             assert account is not None
             if word[1] == "-":

@@ -10,28 +10,6 @@ from bccnd.core.wire.verdicts import ACCEPTED, DUPLICATE, NAMES
 from tests.core.material import examples
 from tests.rules import dedup_rules
 
-PEERS = st.sampled_from(["10.0.0.1:5400", "10.0.0.2:5400", "10.0.0.1:5401"])
-BODIES = st.sampled_from([b"?:1:c|x", b"?:2:c|x", b"?:1:d|x", b"?:1:c|y", b"?:1:c|"])
-#: senders, bodies, and the quarters of a second since the last one
-MESSAGES = st.lists(st.tuples(PEERS, BODIES, st.sampled_from([0, 0, 1, 3, 4, 7, 8, 9, 20])), max_size=40)
-
-
-@given(MESSAGES, st.sampled_from([0.25, 1.0, 2.0]))
-@examples(400)
-def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, bytes, int]], horizon: float) -> None:
-    anonymous = AnonymousDedup(dedup_rules(horizon=horizon))
-    accepted: dict[tuple[str, bytes], float] = {}
-    now = 1000.0
-    for peer, body, quarters in history:
-        now += quarters / 4
-        before = accepted.get((peer, body))
-        expected = DUPLICATE if before is not None and now - before <= horizon else ACCEPTED
-        if expected == ACCEPTED:
-            accepted[peer, body] = now
-        assert NAMES[anonymous.predict(peer, body, now)] == NAMES[expected]
-        assert NAMES[anonymous.judge(peer, body, now)] == NAMES[expected]
-    assert anonymous.counted["evicted"] == 0
-
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), max_size=80), st.integers(1, 5))
 @examples(400)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from bccnd.core.tracking.dedup import TrackerTable
@@ -57,3 +59,13 @@ def test_hosts_beyond_a_lowered_cap_are_evicted() -> None:
     cap = 2
     senders.of(b"new/x/1", 1000.0)
     assert ([one.host for one in senders], senders.evicted) == ([b"host999", b"new"], 999)
+
+
+def test_sources_that_have_gone_hold_no_counters() -> None:
+    sources = TrackerTable(dedup_rules())
+    for src in (b"a/x/1", b"b/x/1"):
+        receive(sources, src, 1, 0.0)
+    counters = next(iter(sources.senders))
+    before = sys.getrefcount(counters)
+    sources.drop(b"a/x/1")
+    assert sys.getrefcount(counters) < before

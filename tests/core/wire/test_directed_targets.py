@@ -1,4 +1,4 @@
-"""Channel forms and directed matching: the protocol's examples, and its rules once more, letter by letter."""
+"""Directed matching: the rules of the protocol once more, letter by letter; its examples are in test_vectors.py."""
 
 from __future__ import annotations
 
@@ -37,17 +37,6 @@ RELATIVES = st.builds(lambda stem, target, src: (stem + target, stem + src), nam
 def test_matching_follows_the_rules_and_digits_are_ascii(both: tuple[bytes, bytes]) -> None:
     target, src = both
     assert directed_targets.matches(target, src) == literal_match(target.decode("latin-1"), src.decode("latin-1"))
-
-
-@given(names(), names())
-@examples(500)
-def test_prefixes_of_a_src_are_the_wildcards_that_match_it(value: bytes, src: bytes) -> None:
-    prefixes = directed_targets.prefixes(src)
-    assert len(set(prefixes)) == len(prefixes) == src.count(b"/") + 1
-    assert prefixes[-1] == src
-    if src != b"?":
-        for one in (value, *prefixes):
-            assert (one in prefixes) == directed_targets.matches(one + b"/*", src)
 
 
 @given(names())
