@@ -92,7 +92,6 @@ def test_what_needs_a_socket_says_that_there_is_none(segment: Segment) -> None:
         ({"bind": "nonsense"}, "bind_misses_broadcast", "'bind'"),
         ({"interface": "nosuch0"}, "no_interface", "nosuch0"),
     ],
-    ids=str,
 )
 def test_options_are_refused_at_once_and_segments_by_open(
     segment: Segment, options: dict[str, Any], reason: str, output: str
