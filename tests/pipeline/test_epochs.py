@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bccnd.pipeline.epochs import Carried, Sent, SeqBlock, find_epochs
-from bccnd.pipeline.restarts import Restart
+from bccnd.pipeline.restarts import GUARD, Restart, Step, find_restarts
 
 S = 1_000_000
 ALWAYS = [(-(2**62), 2**62)]
@@ -75,3 +75,29 @@ def test_a_report_makes_a_tail_and_explains_an_outage(name: str) -> None:
     assert len(found) == epochs
     assert [end.key for end in ends] == reported
     assert all(end.epoch == found[-1].epoch for end in ends)
+
+
+def step(hearer: int, after: float, before: float, noticed: bool = False) -> Step:
+    return Step(1, hearer, round(before), round(after * S), round(before * S), 100, 1, noticed)
+
+
+@pytest.mark.parametrize(
+    ("steps", "moments", "noticed"),
+    [
+        ([], [], []),
+        ([step(1, 10, 11)], [11], [False]),
+        ([step(1, 10, 11), step(2, 10.5, 11.001, noticed=True)], [11], [True]),
+        ([step(1, 10, 11), step(2, 5, 30), step(3, 19, 20)], [11, 20], [False, False]),
+        ([step(1, 10, 11), step(1, 12, 13), step(2, 9, 40)], [11, 13], [False, False]),
+        # by clocks that differ by some milliseconds
+        ([step(1, 10, 11), step(2, 11.01, 11.02)], [11], [False]),
+    ],
+)
+def test_the_fewest_restarts_that_explain_all(steps: list[Step], moments: list[float], noticed: list[bool]) -> None:
+    restarts, placed = find_restarts(steps)
+    assert [one.before / S for one in restarts] == moments
+    assert [one.noticed for one in restarts] == noticed
+    assert len(placed) == len(steps)
+    assert GUARD < S
+    # no restart explains two steps of one receiver
+    assert len({(one.hearer, one.number) for one in placed}) == len(placed)
