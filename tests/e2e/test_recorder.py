@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import json
 import math
 import random
 import subprocess
@@ -157,6 +158,23 @@ def test_a_killed_recorder_loses_only_its_absence(tmp_path: Path) -> None:
     assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
+@pytest.mark.slow
+def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
+    with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder:
+        with traffic_of(daemon) as traffic:
+            for number in (1, 2):
+                wait(lambda: len(recorder.journals()) == number, "the journal")  # noqa: B023
+                wait(lambda: SRC.encode() in spooled(tmp_path / "journal/.spool"), "a record of it")
+                if number == 1:
+                    daemon.kill()
+                    daemon.start()
+        assert recorder.stop() == 0, recorder.output()
+    accounted_for(tmp_path / "journal", traffic)
+    assert {row["journal_id"] for row in table(tmp_path / "journal")} >= {recorder.journals()[0]}
+    sessions = table(tmp_path / "journal", "sessions")
+    assert [one["journal_id"] for one in sessions] == sorted(recorder.journals())
+
+
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[None]:
     need_root("a file system of its own")
@@ -195,6 +213,7 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
                 assert metric(listen, "paused") == 1
                 wait(lambda: metric(listen, "dropped_records_total") > 100)
                 assert recorder.output().count("recording pauses") == 1
+                wait(lambda: "disk" in dropped_on_page(daemon), "its report to the daemon")
                 (disk / "filler").unlink()
                 wait(lambda: "were not kept since" in recorder.output(), "it to go on")
                 assert metric(listen, "paused") == 0
@@ -207,6 +226,10 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
         assert accounted_for(disk / "journal", traffic) == dropped
     assert len({row["journal_id"] for row in rows}) == 1
     assert len(sessions) == 2
+
+
+def dropped_on_page(daemon: Daemon) -> set[str]:
+    return {row["name"] for row in json.loads(daemon.page("/status.json"))["drops"] if row["times"]}
 
 
 def metric(listen: str, name: str) -> float:
