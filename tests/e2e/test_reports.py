@@ -60,6 +60,8 @@ def test_each_host_knows_what_every_other_has_received(fleet: list[Daemon]) -> N
     assert fleet[0].metric("reported_lost_total", direction="sent") == 0
     assert fleet[0].metric("fleet_hosts") == 3
     assert seen_by(fleet[0], "--for", "1m")["findings"] == []
+    (key,) = map(json.loads, fleet[0].tool("keys", "--fleet", "--json").stdout.splitlines())
+    assert (key["signs"], key["verifies"], key["lacks"]) == (list(HOSTS), [], [])
     page = json.loads(fleet[1].page("/fleet.json"))
     assert ({one["host"] for one in page["hosts"]}, page["findings"]) == (set(HOSTS), [])
     # No client may report for its host.
