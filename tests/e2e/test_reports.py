@@ -67,6 +67,13 @@ def test_each_host_knows_what_every_other_has_received(fleet: list[Daemon]) -> N
     # No client may report for its host.
     done = fleet[0].tool("pub", "bccn/report/relay01", "report 1 1.0.0 200 1 1")
     assert (done.returncode, b"reserved" in done.stderr) == (3, True)
+    with Wire(fleet[0].port) as wire:
+        forged = b"report 1 9.9.9 200 1 1\nheard relay03 1 5 999999 0 0\n"
+        wire.send(datagram("relay03/app/7", 1, "bccn/report/relay02", forged, KEY))
+        wait(lambda: fleet[0].metric("reports_refused_total", reason="wrong_sender") == 1)
+    found = seen_by(fleet[0])
+    assert all(one["version"] != "9.9.9" for one in found["hosts"])
+    assert not any(one["lost"] for one in found["links"])
 
 
 def test_a_loss_is_known_on_every_host_with_its_place(fleet: list[Daemon]) -> None:
