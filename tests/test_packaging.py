@@ -325,6 +325,9 @@ def test_packages_build_and_programs_compile_with_the_header(tmp_path: Path) -> 
     if shutil.which("lintian"):
         said = run("lintian", "--fail-on=error,warning", packages["bccnd"], packages["bccnd-dev"], timeout=300)
         assert said.returncode == 0, said.stdout
+    held = run("dpkg-deb", "-c", packages["bccnd"]).stdout
+    found = sorted(re.findall(r"^(\S+) .*\./etc/bccnd/(keys|tls)/$", held, re.MULTILINE))
+    assert found == [("drwx------", "keys"), ("drwx------", "tls")]
     root = tmp_path / "root"
     run("dpkg-deb", "-x", packages["bccnd-dev"], root)
     examples = root / "usr/share/doc/bccnd/examples"

@@ -154,6 +154,16 @@ def test_a_busy_daemon_is_waited_for_as_long_as_asked(hub: Hub, join: Join) -> N
             assert connection.sync(PATIENCE) == [Refusal("bad_channel", "two words")]
 
 
+def test_a_request_that_was_given_up_takes_no_later_answer(bare: Bare, join: Join) -> None:
+    bare.answers[b"CMSG !/bccn/stats\0keys"] = [b"CMSG !/bccn/stats\0keys"]
+    with join(bare.address) as bus:
+        for late in ([], [b"CMSG !/bccn/stats\0clients"]):
+            with refused("no_answer"):
+                bus.ask(frames.STATS, "clients", timeout=0.05)
+            bare.send(*late)
+            assert bus.ask(frames.STATS, "keys") == b"keys"
+
+
 def test_receiving_waits_for_a_message_or_its_time(one: Connection, other: Connection) -> None:
     assert one.receive(0) is None
     assert one.receive(-1) is None

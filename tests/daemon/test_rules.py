@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -107,13 +107,18 @@ class Running:
             pass
         return src.encode() in self.daemon.sources
 
-    def is_watched(self) -> bool:
-        """Whether a source is alive some intervals after its only heartbeat."""
+    def liveness(self) -> list[str]:
+        """What a client is told of a source within some intervals of its only heartbeat."""
         src = f"relay02/h/{next(self._numbers)}"
-        self.verdicts(1, src=src, chan=f"heartbeat/{src}")
-        until = time.monotonic() + 0.6
-        turn_until(self.daemon.loop, lambda: time.monotonic() > until)
-        return src.encode() in self.daemon.sources
+        told = []
+        with self.client(frames.subscribe(frames.LIVENESS + src.encode())) as sock:
+            self.verdicts(1, src=src, chan=f"heartbeat/{src}")
+            until = time.monotonic() + 0.6
+            turn_until(self.daemon.loop, lambda: time.monotonic() > until)
+            with suppress(BlockingIOError):
+                while True:
+                    told.append(sock.recv(frames.MAX_PACKET).partition(b"\0")[2].decode())
+        return told
 
     def hosts(self) -> tuple[int, int]:
         """How many sending hosts are known, and how many reporting ones, after the reports of five."""
@@ -299,7 +304,11 @@ EFFECTS: Final = {
     ),
     "heartbeat.interval": Effect({}, 0.1, lambda one: one.hears(b":heartbeat/relay01/") > 0, False, True),
     "heartbeat.dead_after": Effect(
-        {"heartbeat": {"interval": 0.1, "dead_after": 1000}}, 1, Running.is_watched, True, False
+        {"heartbeat": {"interval": 0.1, "dead_after": 1000}},
+        2,
+        Running.liveness,
+        ["alive", "silent"],
+        ["alive", "silent", "dead"],
     ),
     "reports.interval": Effect({}, 0.2, lambda one: one.hears(frames.REPORT) > 0, False, True),
     "reports.max_hosts": Effect({"reports": {"interval": 0, "max_hosts": 3}}, 2, Running.hosts, (3, 3), (2, 2)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -13,9 +14,11 @@ import pytest
 from bccnd.config import SegmentSettings
 from bccnd.doctor import probe_host
 from bccnd.doctor.probe import read_target
-from bccnd.doctor.probe_daemon import ask_daemon, peer_pid
+from bccnd.doctor.probe_daemon import ask_daemon, peer_pid, trip_without_daemon
 from bccnd.doctor.probe_host import ProbeError
+from bccnd.endpoint.endpoint import Endpoint
 from bccnd.errors import ConfigError, StartError
+from tests.endpoint.segments import verdicts
 from tests.gateways import certificates
 from tests.support import BROADCAST, Hub, free_port
 
@@ -95,6 +98,22 @@ def test_a_segment_is_tried_out_and_nothing_of_it_stays() -> None:
         selfish.bind(("", port))
         with pytest.raises(StartError, match="in use"):
             probe_host.open_segment(settings)
+
+
+def test_without_a_daemon_a_signed_message_comes_back(tmp_path: Path) -> None:
+    """Other hosts take it for one to another program, and not for a forgery."""
+    key, file, port = tmp_path / "key", tmp_path / "b.yaml", free_port()
+    key.write_bytes(b"0123456789abcdef0123456789abcdef")
+    key.chmod(0o600)
+    integrity = {"algorithm": "hmac", "keys": [str(key)]}
+    file.write_text(json.dumps({"segments": [{"address": BROADCAST, "port": port}], "integrity": integrity}))
+    found = read_target(str(file)).configuration
+    assert found is not None
+    with Endpoint("other/p/1", BROADCAST, port, "0.0.0.0", found.keys, algorithm="hmac") as other:
+        trip = trip_without_daemon(found)
+        assert (trip.failed, trip.returned, trip.missing) == ("", 1, ())
+        assert other.recv(0.1) is None
+        assert verdicts(other) == {"not_addressed": 1}
 
 
 def test_a_log_that_cannot_be_read_is_no_log_without_warnings(monkeypatch: pytest.MonkeyPatch) -> None:

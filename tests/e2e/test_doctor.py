@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import BIN, PATIENCE, Daemon, wait
+from tests.e2e.harness import BIN, PATIENCE, Daemon
 from tests.e2e.network import PORT, Net
 
 #: what depends on the machine that the tests run on, and not on the host that is examined
@@ -74,17 +74,6 @@ def test_a_host_that_is_well_and_its_faults_one_by_one(tmp_path: Path, net: Net)
         assert found.status == 1
         assert found.says("daemon", "wrong", "SIGSTOP", "kill -CONT")
         assert found.states("round trip") == ["not checked"]
-
-
-@pytest.mark.slow
-def test_without_a_daemon_the_segment_is_tried_out(tmp_path: Path, net: Net) -> None:
-    with net.daemon("b", tmp_path) as other:
-        found = Found(net.daemon("a", tmp_path, start=False))
-        # It is signed: other daemons take it for a message to another program, and not for a forgery.
-        wait(lambda: other.verdicts() == {"not_addressed": 1})
-    assert (found.status, found.faults()) == (1, {"bus socket", "daemon", "metrics"})
-    assert found.says("round trip", "ok", "10.77.0.255#5400")
-    assert found.says("port", "ok", "is free")
 
 
 def test_the_output_for_people_has_remedies(tmp_path: Path) -> None:

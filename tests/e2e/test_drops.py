@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections import Counter
-from pathlib import Path
 from typing import Final
-
-import pytest
 
 from bccnd.drop_catalog.drops import DROPS
 from bccnd.drop_catalog.entry import Drop
-from bccnd.gateways.broker.codec import STRING
-from tests.e2e.brokers import Broker, Sub, publication
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
-from tests.e2e.shared import BY_VERDICT, gateways
+from tests.e2e.shared import BY_VERDICT
 from tests.prometheus import metric
 
 BY_KEY: Final = {f"{drop.family}/{drop.name}": drop for drop in DROPS}
@@ -26,13 +19,6 @@ OF_THE_DAEMON: Final = {
     *(f"datagrams/{verdict}" for verdict in (*BY_VERDICT, "looped") if f"datagrams/{verdict}" in BY_KEY),
     *(f"client_errors/{name}" for name in ("empty", "not_permitted", "bad_channel", "too_long")),
     "identity_conflicts/identity_conflicts",
-}
-OF_THE_BROKER: Final = {
-    f"gateway_dropped/{name}"
-    for name in (
-        *("malformed", "oversize", "no_topic", "duplicate_id", "no_id", "too_many_ids"),
-        *("too_many_subscriptions", "state_dropped", "id_evicted", "socket_drops"),
-    )
 }
 
 
@@ -70,36 +56,3 @@ def test_drops_of_a_daemon_have_one_name_and_one_count(signed: Daemon) -> None:
         wait(lambda: set(in_metrics(signed)) == OF_THE_DAEMON, "everything to be counted")
         assert on_page(signed) == in_metrics(signed)
         wait(lambda: logged(signed, OF_THE_DAEMON), "a line for each")
-
-
-@pytest.mark.slow
-def test_drops_of_the_broker_have_one_name_and_one_count(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", hello=1.0, max_connections=3, max_ids=2, max_subscriptions=1)
-    (broker.daemon.folder / "subscriptions.db").write_text("no state")
-
-    def dropped(*reasons: str) -> None:
-        wait(lambda: all(broker.dropped(reason) for reason in reasons), f"all of {reasons}")
-
-    with broker, Sub(broker.tcp, b"A", b"one", b"two"):
-        broker.send(b"x", b"x" * 2000, publication(b"", STRING, b"x"))
-        dropped("too_many_subscriptions")
-        with Sub(broker.tcp, b"B", b"three"):
-            for name in (b"A", b"C", b""):  # one that is here, one too many, and none
-                with Sub(broker.tcp, name) as refused:
-                    assert refused.receive_raw() == b""
-        wait(lambda: broker.peers() == 1, "B to have gone")
-        with Sub(broker.tcp, b"C", b"four"):  # in the place of B
-            dropped("id_evicted")
-        (pid,) = gateways(broker.daemon)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            broker.send(*[b"x" * 1500] * 8000)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        dropped(*(BY_KEY[key].name for key in OF_THE_BROKER))
-        published = ("malformed", "oversize", "no_topic", "socket_drops")
-        wait(lambda: sum(map(broker.dropped, published)) == 8003, "all that was published to be reported")
-        metrics = {key: count for key, count in in_metrics(broker.daemon).items() if key.startswith("gateway_")}
-        assert set(metrics) == OF_THE_BROKER
-        assert on_page(broker.daemon).items() >= metrics.items()
-        wait(lambda: logged(broker.daemon, OF_THE_BROKER), "a line for each")

@@ -39,6 +39,19 @@ def test_programs_show_a_crash_in_place(supervisor: Supervisor, examples: Exampl
 
 
 @pytest.mark.slow
+def test_after_a_crash_only_the_last_seconds_can_be_replayed(tmp_path: Path) -> None:
+    settings = {"dedup": {"freshness": "monotonic", "horizon": "1s"}}
+    with Supervisor(tmp_path / "a", settings) as supervisor, Wire(supervisor.port) as wire:
+        supervisor.start()
+        first = datagram("relay02/x/1", 5, "a/b", b"first")
+        wire.send(first)
+        wait(lambda: any(name.startswith("trackers") for name in supervisor.store), "the trackers")
+        supervisor.again(signal.SIGKILL)
+        wire.send(first, datagram("relay02/x/1", 6, "a/b", b"second"))
+        wait(lambda: supervisor.verdicts() == {"replayed": 1, "accepted": 1}, "the verdicts")
+
+
+@pytest.mark.slow
 def test_drops_of_the_kernel_count_over_restarts(tmp_path: Path) -> None:
     segment = {"address": BROADCAST, "port": free_port(), "receive_buffer": "16KiB"}
     with Supervisor(tmp_path / "a", {"segments": [segment]}) as supervisor, Wire(supervisor.port) as wire:

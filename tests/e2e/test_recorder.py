@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import json
 import math
 import random
 import subprocess
@@ -213,6 +214,7 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
                 assert metric(listen, "paused") == 1
                 wait(lambda: metric(listen, "dropped_records_total") > 100)
                 assert recorder.output().count("recording pauses") == 1
+                wait(lambda: "disk" in dropped_on_page(daemon), "its report to the daemon")
                 (disk / "filler").unlink()
                 wait(lambda: "were not kept since" in recorder.output(), "it to go on")
                 assert metric(listen, "paused") == 0
@@ -225,6 +227,10 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
         assert accounted_for(disk / "journal", traffic) == dropped
     assert len({row["journal_id"] for row in rows}) == 1
     assert len(sessions) == 2
+
+
+def dropped_on_page(daemon: Daemon) -> set[str]:
+    return {row["name"] for row in json.loads(daemon.page("/status.json"))["drops"] if row["times"]}
 
 
 def metric(listen: str, name: str) -> float:

@@ -205,16 +205,21 @@ class Screen(Closing):
 def test_top_outlives_the_daemon_and_restores_the_terminal(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
         command = daemon.tool_command("top", "--interval", "0.2")
-        with Screen(*command) as screen:
+        followers = (["sub", "-n", "3", "demo/"], ["tap", "-n", "3", "-c", "demo/"])
+        with watching(daemon, *followers) as (sub, tap), Screen(*command) as screen:
             screen.wait("\x1b[?1049h")
             screen.wait("relay01")
-            wait(lambda: daemon.metric("subscriptions") == 1, "bccn top to listen")
+            wait(lambda: daemon.metric("subscriptions") == 3, "bccn top to listen")
             wire.send(datagram("relay02/s/1", 1, "demo/busy"), datagram("relay02/s/1", 2, "demo/busy"))
             screen.wait("demo/busy")
             assert daemon.stop() == 0
             screen.wait("AWAY")
             daemon.start()
             screen.wait("restarted")
+            wait(lambda: daemon.metric("subscriptions") == 3, "all to come back")
+            wire.send(datagram("relay02/s/1", 3, "demo/busy", b"back"))
+            for status, out, err in map(ended, (sub, tap)):
+                assert (status, len(out.splitlines()), out.split()[-1], bool(err)) == (0, 3, b"back", True)
             screen.type(b"x")
             screen.wait("relay01")
             screen.type(b"q")

@@ -19,6 +19,7 @@ from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.status import GatewayStatus
 from bccnd.monitoring import metrics
 from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.monitoring.service_status import ServiceStatus
 from bccnd.snapshot import GatewayPeerState
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed
@@ -189,6 +190,7 @@ def test_the_last_reload_and_the_stalls_of_the_loop_are_shown(observed: Observed
     names = ("config_last_reload_successful", "loop_stalled_seconds_total", "loop_stall_seconds")
     assert [observed.value(name) for name in names] == [1, 0, 0]
     observed.refused = "no such key"
+    assert ServiceStatus(cast(DaemonState, observed)).line() == observed.refused
     observed.loop_lag.observe(997.0, 0.25)
     assert [observed.value(name) for name in names] == [0, 0, 2.75]  # it still stands still
     observed.loop_lag.observe(1000.0, 0.25)

@@ -18,7 +18,7 @@ from bccnd.log.handlers import LogLine
 from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.monitoring.status_collector import MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
 from bccnd.monitoring.status_findings import ATTENTION, GATEWAY_START_TIME, ONGOING, OVER, RECENT, WELL, state_of
-from bccnd.monitoring.status_page import CACHE_TIME, StatusPage
+from bccnd.monitoring.status_page import CACHE_TIME, PAGE_POLICY, StatusPage
 from bccnd.snapshot import HostStatus, LogEvent, Problem, to_json
 from tests.html_reader import HtmlReader
 from tests.monitoring.pages import Daemon, finished, open_segment
@@ -187,6 +187,8 @@ def test_pages_name_no_other_files(daemon: Daemon) -> None:
     addresses = [attributes.get(name) for _, attributes in found for name in ("src", "href")]
     for address in filter(None, addresses):
         assert address.startswith(("#", "data:")) or f"/{address}" in {*pages, "/metrics", "/healthz"}
+    # Markup that got in would not run: of scripts only the page's own may, which its tests in a browser need.
+    assert "unsafe" not in PAGE_POLICY
 
 
 def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:

@@ -6,9 +6,11 @@ import datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from bccnd.core.formats.tap_record import seq_key
 from bccnd.core.wire import frames
+from bccnd.errors import JournalError
 from bccnd.journal import file_names, schema
 from bccnd.journal.sessions import RecorderSession
 from bccnd.recorder.logfile import ROWS, LogWriter
@@ -70,6 +72,15 @@ def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> 
             seen += [row["rec_no"] for row in rows]
     assert sorted(seen) == [1, 2, 3, 4, 5, 6]
     assert [row["ts"] for row in table(journal)] == [moment(ts) for ts in stamps]
+
+
+@pytest.mark.parametrize("host", ["../../etc", ""])
+def test_a_log_of_a_host_that_is_no_folder_is_refused(tmp_path: Path, host: str) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [packet([1], NOON)], host=host)
+    with pytest.raises(JournalError):
+        convert_log(log, journal)
+    assert not journal.exists()
 
 
 def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bccnd.bus.requests.recorder_reports import RECORDED
 from bccnd.errors import JournalError
 from bccnd.net.loop import Loop
 from bccnd.recorder.metrics import Figures, serve
@@ -73,6 +74,8 @@ def test_the_oldest_log_says_how_far_behind_the_journal_is(tmp_path: Path, loop:
         assert value(made, "logs_recovered_total") == 2
         assert value(made, "spool_limit_bytes") == 5 << 20
         assert value(made, "build_info", version=VERSION) == 1
+        # The daemon takes no other names from it.
+        assert set(made.losses) == set(RECORDED)
 
 
 def test_the_metrics_page_describes_the_process_too(tmp_path: Path, loop: Loop) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from bccnd.config import BrokerSettings
+from bccnd.drop_catalog.drops import GATEWAY_REASONS
 from bccnd.errors import StartError
-from bccnd.gateways.broker.codec import MESSAGE, STRING, SUBSCRIBE, UNSUBSCRIBE
+from bccnd.gateways.broker.codec import DISCONNECT, MESSAGE, STRING, SUBSCRIBE, UNSUBSCRIBE
 from bccnd.gateways.broker.gateway import BrokerGateway
 from bccnd.gateways.broker.subscriber import MAX_REQUESTS, Subscriber
 from bccnd.gateways.broker.subscriber_server import listen
@@ -41,6 +42,8 @@ class Running(RunningGateway):
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.publisher.close()
         super().__exit__(kind, *rest)
+        # Others would be shown nowhere.
+        assert set(self.gateway.status.dropped) <= set(GATEWAY_REASONS)
 
     def sub(self, name: bytes, *topics: bytes, receive_buffer: int = 0) -> socket.socket:
         sock = socket.socket()
@@ -148,6 +151,27 @@ def test_one_that_takes_nothing_and_loses_messages_is_ended(tmp_path: Path) -> N
             while slow.recv(65_536):
                 pass
         broker.serves(quick)
+
+
+@pytest.mark.parametrize(
+    ("hello", "said", "dropped"),
+    [
+        (b"C2", asking(DISCONNECT, b"whatever stands here"), {}),
+        (b"", b"", {"no_id": 1}),
+        (b"C2", asking(DISCONNECT + 1), {"malformed": 1}),
+        (b"C2", asking(SUBSCRIBE) + asking(SUBSCRIBE, b"x" * 51), {"malformed": 2, "idle": 1}),
+        (b"C2", b"", {"idle": 1}),
+    ],
+    ids=["disconnects", "no id", "no request", "no topics", "silent"],
+)
+def test_strangers_are_ended_and_counted(tmp_path: Path, hello: bytes, said: bytes, dropped: dict[str, int]) -> None:
+    """One with a subscription may be silent."""
+    with Running(tmp_path, idle=0.1, hello=0.1) as broker, broker.ready(b"C1") as one, broker.sub(hello) as stranger:
+        stranger.sendall(said)
+        assert stranger.recv(1) == b""
+        broker.serves(one)
+        counts = broker.gateway.status.dropped
+        assert {reason: counts[reason] for reason in ("no_id", "malformed", "idle") if counts.get(reason)} == dropped
 
 
 def test_an_address_of_no_host_is_refused_at_once() -> None:
