@@ -73,3 +73,9 @@ def test_a_field_is_refused_alone_as_it_is_in_a_datagram(field: bytes) -> None:
     else:
         assert reason_of(bccn1.check_src, field) == "bad_src"
         assert reason_of(bccn1.check_chan, field) == "bad_channel"
+
+
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_a_seq_may_have_more_digits_than_int_takes(digits: int) -> None:
+    assert bccn1.read_body(b"a:" + b"42".zfill(digits) + b":c|")[1] == 42
+    assert reason_of(bccn1.read_body, b"a:" + b"9" * digits + b":c|") == "bad_seq"
