@@ -161,6 +161,16 @@ def test_a_sync_ends_earlier_requests_without_an_answer() -> None:
     assert [one.lost for one in requests] == [False, False, False, False, True]
 
 
+def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
+    session = Session()
+    ask(session, frames.STATS, b"clients").abandoned = True
+    marker, request = session.request(frames.STATS, b"daemon")
+    sent(session, [marker, request])
+    reads(session, marker.frame, frames.control(frames.STATS, b"the daemon"))
+    assert request.answer == b"the daemon"
+    assert len(session.request(frames.STATS)) == 1
+
+
 def test_a_refusal_is_about_a_key_or_has_a_reason_of_its_own() -> None:
     pending, requests = waiting((frames.WHOAMI, b""), (frames.STATS, b"nothing"), (frames.TAG, b"a b"))
     assert pending.take_refused(Refusal("unknown_listing", "nothing")) is requests[1]

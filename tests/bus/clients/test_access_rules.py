@@ -134,6 +134,14 @@ def test_no_granted_pattern_matches_a_forbidden_key(
                 assert allowed.permits(key)
 
 
+@pytest.mark.parametrize(
+    ("permitted", "ours", "wanted", "theirs"),
+    [(b"a/*", "broker", b"a/", "path"), (b"!/app/", "sbus-dot", b"!/app/x/", "sbus-dot")],
+)
+def test_a_pattern_is_granted_in_other_words(permitted: bytes, ours: str, wanted: bytes, theirs: str) -> None:
+    assert Allowed((permitted,), DIALECTS[ours]).covers(wanted, DIALECTS[theirs])
+
+
 # -- connecting
 
 

@@ -292,6 +292,13 @@ def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.Monkey
     assert len(routes.known) > 100
 
 
+def test_a_heartbeat_has_an_effect_without_receivers() -> None:
+    srcs = {b"heartbeat/a": b"a", b"heartbeat/heartbeat/a": b"heartbeat/a"}
+    for chan in (*srcs, b"heartbeat/", b"heartbeat/?", b"heartbeats/a", b"x/heartbeat/a"):
+        route, src = routes_of("path").find(chan), srcs.get(chan, b"")
+        assert (route.heartbeat, route.special) == (src, bool(src)), chan
+
+
 def test_carried_messages_are_listed_once_with_all_receivers() -> None:
     routes = routes_of("path", b"a/b", b"a/", b"a/", cache=4)
     routes.set_meta(2, True)

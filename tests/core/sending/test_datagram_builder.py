@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.sending.datagram_builder import RESERVED, DatagramBuilder
-from bccnd.core.tracking.dedup import TrackerTable
+from bccnd.core.tracking.dedup import RELEASE_DELAY, TrackerTable
 from bccnd.core.trust.integrity import IntegrityChecker, make_checker
 from bccnd.core.trust.integrity_algorithms import Crc32, Hmac
 from bccnd.core.trust.prepared_hmac import PreparedHmac
 from bccnd.core.trust.signatures import generate, public_of
 from bccnd.core.wire import bccn1, frames
 from bccnd.core.wire.identity_format import PERL_TOKEN_BYTES
+from bccnd.core.wire.verdicts import ACCEPTED, LOOPED
 from tests.core import material
 from tests.core.material import KEY, examples, reason_of
 from tests.rules import dedup_rules
@@ -155,6 +156,16 @@ def test_histories(name: str) -> None:
             used.add((identity, seq))
         # The last broadcasts may come in when the next client of an identity has sent its first.
         assert not any(sources.local.check_conflict(*one) for one in used)
+
+
+def test_an_identity_is_local_for_a_time_after_its_last_client() -> None:
+    sources = TrackerTable(dedup_rules())
+    out = DatagramBuilder(UNSIGNED, sources)
+    out.open(ME)
+    out.close(ME, 100.0)
+    for now, verdict in ((99.75 + RELEASE_DELAY, LOOPED), (100.0 + RELEASE_DELAY, ACCEPTED)):
+        sources.sweep(now)
+        assert sources.judge(ME, 1, now) == verdict
 
 
 def test_runs_of_released_identities_are_kept_only_for_reports() -> None:

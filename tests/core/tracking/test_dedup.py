@@ -34,6 +34,8 @@ HISTORIES: dict[str, str] = {
     ),
     "releasing an unclaimed identity claims nothing": "release:10 1",
     "after its expiry a source is new": "500 @199.75 sweep tracked=1 @200 sweep tracked=0 1",
+    "the source silent for longest expires first": "b.1 @10 c.1 @150 b.2 @209 sweep tracked=2 @210 sweep latest=b",
+    "and is evicted first": "limits:max_sources=2 b.1 @10 c.1 @20 b.2 @30 d.1 latest=d,b evicted=1",
     "gaps of a forgotten tracker are not those of the next one": (
         "1 5 forget @1 1 4 @2.5 sweep missing=2 lost=3 @3 sweep missing=0 lost=5"
     ),

@@ -152,6 +152,17 @@ def test_histories(name: str) -> None:
     scenario.play(TrackerTable(dedup_rules(sanity=65_536, horizon=1.0)), HISTORIES[name])
 
 
+def test_an_identity_in_use_goes_on_with_its_run(host: Host) -> None:
+    host.claim(LOCAL[0])
+    host.send(LOCAL[0])
+    heir = host.successor()
+    heir.now += 5.0
+    heir.send(LOCAL[0])
+    ((_, first), (_, last)) = heir.sent
+    assert heir.builder.runs() == [(LOCAL[0], first, first + 2)]
+    assert last == first + 1
+
+
 def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
     host.hear(*SRCS[:3], beat=True)
     heir = host.successor(TrackerTable(dedup_rules(max_sources=1)))

@@ -194,6 +194,11 @@ def test_keys_that_do_not_fit_are_refused(algorithm: str, keys: list[bytes], sig
         make_checker(algorithm, keys, signers)
 
 
+def test_a_sum_is_required_unless_there_is_no_algorithm() -> None:
+    assert reason_of(make_checker("hmac", [KEY]).verified_body, checked(b"")) == "integrity_missing"
+    assert make_checker("none", [], required=True).verified_body(checked(b"")) == BODY
+
+
 def sent_by(keys: bytes, src: bytes, seq: int) -> bytes:
     body = b"%b:%d:c|x" % (src, seq)
     return bccn1.build(body, IntegrityChecker([Hmac(keys)]).sign(body))
