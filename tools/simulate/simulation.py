@@ -135,7 +135,7 @@ class Simulation:
             sometimes += [
                 Act(0.5, disturbances.no_descriptors, busy_hosts),
                 Act(1, disturbances.calls_fail),
-                Act(0.3, self._watching_fails, hosts),
+                Act(2, self._watching_fails, hosts),
                 Act(0.5, disturbances.manager_stalls, busy_hosts),
                 Act(0.5, disturbances.store_refuses, busy_hosts),
             ]

@@ -89,8 +89,9 @@ class World:
         self.overrun: set[str] = set()
         #: messages of clients that have left since their host was last at rest
         self._left: Counter[str] = Counter()
-        #: crashes since the last rest, by host
+        #: crashes since the last rest, by host, and starts that were killed
         self.crashed: Counter[str] = Counter()
+        self.killed_starts: Counter[str] = Counter()
         #: whether the wall clock was set since the last rest
         self.clock_was_set = False
         #: sources of which it is not known what the daemon knows, as datagrams of them were waiting at a crash
