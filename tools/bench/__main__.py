@@ -13,9 +13,8 @@ from typing import Final
 
 from tests.support import free_port
 from tools.bench import figures
-from tools.bench.axes import FAN_OUT, GROWTH, Axis, Point, select
+from tools.bench.axes import FAN_OUT, GROWTH, IDLE, Axis, Point, select
 from tools.bench.clients import PROGRAMS
-from tools.bench.idle import IDLE
 from tools.bench.measure import Failed, Figures, leave_alone
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.relays import Place

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from tests.e2e.harness import Daemon, Wire, datagram
 from tests.support import metric
 from tools.bench.programs import cpu_of, kib_of
 from tools.bench.relays import CHANNELS, SIZE, Place, Relay
@@ -24,6 +25,8 @@ from tools.bench.relays import CHANNELS, SIZE, Place, Relay
 PATIENCE: Final = 20.0
 #: a load that has not ended by then never will
 LOAD_PATIENCE: Final = 120.0
+#: for which a daemon without traffic is watched; a quick run watches for one second
+IDLE_SECONDS: Final = 180
 #: messages a second when they are paced
 PACE: Final = 2000
 #: messages under way at most, at full load: enough to keep a relay busy, and no queue overflows
@@ -261,3 +264,17 @@ def measure_burst(load: Load, place: Place) -> Figures:
         programs.wait_for(lambda: sum(map(counted, names)) >= load.messages, relay, LOAD_PATIENCE)
         held = counted("datagrams_received_total")
         return {"cpu_ns": (cpu_of(relay.pid) - before) / held, "held": held}
+
+
+def measure_idle(sources: int, place: Place) -> Figures:
+    """Return the share of a core that a daemon takes after it has received from so many sources, and its MB."""
+    with Daemon(place.folder, {"reports": {"interval": "10s"}}) as daemon, Wire(daemon.port) as wire:
+        for number in range(sources):
+            wire.send(datagram(f"host{number % 1000}/program/{number}", 1, "bench/x", b""))
+            if number % 200 == 0:
+                time.sleep(0.005)  # until these are read
+        time.sleep(3)
+        begin, began = cpu_of(daemon.pid), time.monotonic_ns()
+        time.sleep(min(IDLE_SECONDS, place.most / 4096))
+        share = (cpu_of(daemon.pid) - begin) / (time.monotonic_ns() - began)
+        return {"core": share, "resident_mb": kib_of(daemon.pid) * 1024 / 1e6}
