@@ -33,8 +33,8 @@ TURN: Final = 2e-6
 
 #: messages of local programs that a round may bring, so that a client which reads after each round loses none
 AT_ONCE: Final = 600
-#: messages of an input, which is a batch of datagrams or a turn of a client, and a heartbeat behind it; and of those that
-#: gather for a client in batch mode
+#: messages of an input, which is a batch of datagrams or a turn of a client, with a heartbeat behind it; and of those
+#: that gather for a client in batch mode
 INPUT: Final = 64 + 1
 GATHERED: Final = 256
 #: what a client may miss that the daemon would have disconnected after its end
