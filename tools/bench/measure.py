@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -107,15 +106,9 @@ def where(relay: Relay, place: Place) -> list[object]:
     return ["-t", place.tcp] if relay.protocol == "nats" else ["-u", place.socket]
 
 
-@contextmanager
-def leave_alone() -> Iterator[None]:
+def leave_processor_alone() -> None:
     """Keep this process off the processor that is measured, if there is another one."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, (before - {PROCESSOR}) or before)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+    os.sched_setaffinity(0, (os.sched_getaffinity(0) - {PROCESSOR}) or {PROCESSOR})
 
 
 @dataclass
@@ -129,15 +122,9 @@ class Programs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in reversed(self.running):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.send_signal(signal.SIGCONT)  # it may stand still
-                try:
-                    process.wait(PATIENCE)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait(PATIENCE)
+        for process in self.running:
+            process.kill()
+            process.wait(PATIENCE)
             if process.stdout is not None:
                 process.stdout.close()
 
@@ -162,7 +149,7 @@ class Programs:
         environment = relay.environment if relay.package else {}
         with (self.folder / "output").open("w") as output:
             process = self.start(relay.start(place, clients), output, **environment)
-        self.wait_for(lambda: serves(relay, place) if relay.package else "ready" in self.output(), process)
+        self.wait_for(lambda: re.search("ready|running", self.output(), re.IGNORECASE), process)
         return process
 
     def start_ready(self, command: Sequence[str]) -> subprocess.Popen[str]:
@@ -193,7 +180,7 @@ class Programs:
         report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         return report
 
-    def wait_for(self, done: Callable[[], bool], process: subprocess.Popen[str], patience: float = PATIENCE) -> None:
+    def wait_for(self, done: Callable[[], object], process: subprocess.Popen[str], patience: float = PATIENCE) -> None:
         deadline = time.monotonic() + patience
         while not done():
             if process.poll() is not None:
@@ -201,17 +188,6 @@ class Programs:
             if time.monotonic() > deadline:
                 raise Failed(f"waited in vain for it: {self.last_words()}")
             time.sleep(0.02)
-
-
-def serves(relay: Relay, place: Place) -> bool:
-    """Whether a relay that is not ours takes connections."""
-    over_tcp = relay.protocol == "nats"
-    with socket.socket(socket.AF_INET if over_tcp else socket.AF_UNIX) as probe:
-        try:
-            probe.connect(("127.0.0.1", place.tcp) if over_tcp else str(place.socket))
-        except OSError:
-            return False
-    return True
 
 
 def measure(load: Load, place: Place) -> Figures:
