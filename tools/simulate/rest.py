@@ -9,6 +9,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from tools.simulate import interposer
+from tools.simulate.fleet import REPEATS
 from tools.simulate.host import Host
 from tools.simulate.local_programs import LocalPrograms
 from tools.simulate.operators import Operators
@@ -122,8 +123,6 @@ class Rest:
 
     def _check_repeats(self) -> None:
         """Check the copies of what daemons have broadcast."""
-        from tools.simulate.fleet import REPEATS
-
         world = self._world
         rules = REPEATS if "repeat" in world.settings else ()
         for (name, src, seq), (datagram, times) in world.broadcasts.items():
@@ -217,7 +216,7 @@ class Rest:
         if sum(found.values()) > _GARBAGE:
             raise Violation(f"frozen memory holds what has gone: {dict(found)}")
         open_now = len(os.listdir("/proc/self/fd"))
-        stored = sum(host.store.descriptors() for host in world.hosts)
+        stored = sum(len(host.store.all()) for host in world.hosts)
         children = 2 * sum(len(host.serving.gateway_processes) for host in world.hosts)
         base = self._base_fds.setdefault("all", open_now - stored - children)
         if open_now - stored - children > base + 2 * len(world.hosts):
