@@ -207,12 +207,14 @@ class World:
         for client in list(self.clients[name]):
             if client.pid in pids:
                 self._lose_held(host, client)
-        # What was broadcast and not read back yet comes as new: for links, or of a program that has gone.
+        # What was passed on for links comes back as new. So may its own, which it knows by the time, if that was set.
         port = self.network.ports[name]
+        known = [one for one in self._looping[name] if self._is_own(host, one[0]) and not self.clock_was_set]
         for datagram, step in self._looping[name]:
-            self.fly(host, datagram.token, datagram.chan)
-            port.arrivals.append(Arrival(datagram, self.now, step))
-        self._looping[name].clear()
+            if (datagram, step) not in known:
+                self.fly(host, datagram.token, datagram.chan)
+                port.arrivals.append(Arrival(datagram, self.now, step))
+        self._looping[name] = known
         port.arrivals = deque(one._replace(before_crash=True) for one in port.arrivals)
         self._doubtful[name] |= {one.datagram.src for one in port.arrivals}
         for key in [key for key in self.models if key[0] == name and key[1] not in self._doubtful[name]]:
