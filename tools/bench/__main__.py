@@ -13,10 +13,9 @@ from typing import Final
 
 from tests.support import free_port
 from tools.bench import figures
-from tools.bench.axes import FAN_OUT, GROWTH, Axis, Point, select
+from tools.bench.axes import FAN_OUT, GROWTH, IDLE, Axis, Point, select
 from tools.bench.clients import PROGRAMS
-from tools.bench.idle import IDLE
-from tools.bench.measure import Failed, Figures, leave_alone
+from tools.bench.measure import Failed, Figures, leave_processor_alone
 from tools.bench.programs import ROOT, CannotBuild, build
 from tools.bench.relays import Place
 
@@ -33,7 +32,7 @@ def run_once(point: Point, daemon: Path, programs: Path, most: int) -> tuple[Fig
     """Run a point until a run counts; return its figures, or why there are none."""
     why = ""
     for _ in range(TRIES):
-        with leave_alone(), tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(prefix="bccnd-bench-", ignore_cleanup_errors=True) as name:
             place = Place(Path(name), programs, daemon, free_port(), free_port(), free_port(), most)
             try:
                 found = point.measure(place)
@@ -68,6 +67,7 @@ def main() -> int:
     xs, words = ([word for word in text.split(",") if word] for text in (given.x, given.only))
     axes = [AXES[name] for name in names]
     points = [point for axis in axes for point in select(axis, words, [int(x) for x in xs], quick=given.quick)]
+    leave_processor_alone()
     runs: dict[Point, list[Figures]] = {point: [] for point in points}
     refused: dict[Point, str] = {}
     for number in range(1, rounds + 1):

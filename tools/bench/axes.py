@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from tools.bench.measure import PACE, Figures, Load, measure, measure_burst
+from tools.bench.measure import PACE, Figures, Load, measure, measure_burst, measure_idle
 from tools.bench.relays import BROADCAST, CHANNELS, LISTENERS, RELAYS, Place, Relay, Start, bccnd, floor
 
 #: messages in a row on one channel, where channels repeat
@@ -217,7 +217,15 @@ def burst() -> Iterator[Point]:
         yield Point("burst", "bccnd", size, partial(measure_burst, load))
 
 
+def idle() -> Iterator[Point]:
+    for sources in (0, 100_000):
+        yield Point("idle", "bccnd", sources, partial(measure_idle, sources))
+
+
 BCCND_LINE: Final = (Line("bccnd", "bccnd"),)
+IDLE: Final = Axis(
+    "idle", "Without traffic", "sources", BCCND_LINE, idle, (Shown("core", "share of a core", ".2%"), MEMORY)
+)
 RELAY_LINES: Final = tuple(Line(one.name, one.title, one.floor) for one in RELAYS.values())
 FAN_OUT: Final = {
     "saturated": Axis("saturated", "as fast as it goes", "fan-out", RELAY_LINES, partial(fan_outs, "saturated")),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tools.bench.axes import Axis, Line, Point, Shown
-from tools.bench.measure import Failed, Figures, Programs
+from tools.bench.measure import Failed, Figures, Load, Programs
 from tools.bench.programs import ROOT
 from tools.bench.relays import RELAYS, Place
 
@@ -89,12 +89,8 @@ def program(library: Library, kind: Kind, count: int, place: Place) -> list[str]
 
 def publisher(library: Library, kind: Kind, count: int, place: Place) -> list[str]:
     """Return the command of a publisher that is not measured: in C where there is one."""
-    words = ["-n", str(count), "-r", str(kind.rate)]
-    if library.relay == "bccnd":
-        return [str(place.programs / "send"), "-P", "bccn", *words, "-t", str(place.udp)]
     if library.relay:
-        where = ["-t", str(place.tcp)] if library.relay == "nats" else ["-u", str(place.socket)]
-        return [str(place.programs / "send"), "-P", library.name, *words, *where]
+        return Load(RELAYS[library.relay], 0, count, rate=kind.rate).sender(place, 0, count)
     return program(library, Kind("", "", "publish", count, kind.rate, 1, 1 / kind.rate), count, place)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from tests.e2e.harness import Daemon, Wire, datagram
 from tests.prometheus import metric
 from tools.bench.programs import cpu_of, kib_of
 from tools.bench.relays import CHANNELS, SIZE, Place, Relay
@@ -24,6 +24,8 @@ from tools.bench.relays import CHANNELS, SIZE, Place, Relay
 PATIENCE: Final = 20.0
 #: a load that has not ended by then never will
 LOAD_PATIENCE: Final = 120.0
+#: for which a daemon without traffic is watched; a quick run watches for one second
+IDLE_SECONDS: Final = 180
 #: messages a second when they are paced
 PACE: Final = 2000
 #: messages under way at most, at full load: enough to keep a relay busy, and no queue overflows
@@ -104,15 +106,9 @@ def where(relay: Relay, place: Place) -> list[object]:
     return ["-t", place.tcp] if relay.protocol == "nats" else ["-u", place.socket]
 
 
-@contextmanager
-def leave_alone() -> Iterator[None]:
+def leave_processor_alone() -> None:
     """Keep this process off the processor that is measured, if there is another one."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, (before - {PROCESSOR}) or before)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+    os.sched_setaffinity(0, (os.sched_getaffinity(0) - {PROCESSOR}) or {PROCESSOR})
 
 
 @dataclass
@@ -126,15 +122,9 @@ class Programs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in reversed(self.running):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.send_signal(signal.SIGCONT)  # it may stand still
-                try:
-                    process.wait(PATIENCE)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait(PATIENCE)
+        for process in self.running:
+            process.kill()
+            process.wait(PATIENCE)
             if process.stdout is not None:
                 process.stdout.close()
 
@@ -159,7 +149,7 @@ class Programs:
         environment = relay.environment if relay.package else {}
         with (self.folder / "output").open("w") as output:
             process = self.start(relay.start(place, clients), output, **environment)
-        self.wait_for(lambda: serves(relay, place) if relay.package else "ready" in self.output(), process)
+        self.wait_for(lambda: re.search("ready|running", self.output(), re.IGNORECASE), process)
         return process
 
     def start_ready(self, command: Sequence[str]) -> subprocess.Popen[str]:
@@ -190,7 +180,7 @@ class Programs:
         report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         return report
 
-    def wait_for(self, done: Callable[[], bool], process: subprocess.Popen[str], patience: float = PATIENCE) -> None:
+    def wait_for(self, done: Callable[[], object], process: subprocess.Popen[str], patience: float = PATIENCE) -> None:
         deadline = time.monotonic() + patience
         while not done():
             if process.poll() is not None:
@@ -198,17 +188,6 @@ class Programs:
             if time.monotonic() > deadline:
                 raise Failed(f"waited in vain for it: {self.last_words()}")
             time.sleep(0.02)
-
-
-def serves(relay: Relay, place: Place) -> bool:
-    """Whether a relay that is not ours takes connections."""
-    over_tcp = relay.protocol == "nats"
-    with socket.socket(socket.AF_INET if over_tcp else socket.AF_UNIX) as probe:
-        try:
-            probe.connect(("127.0.0.1", place.tcp) if over_tcp else str(place.socket))
-        except OSError:
-            return False
-    return True
 
 
 def measure(load: Load, place: Place) -> Figures:
@@ -261,3 +240,17 @@ def measure_burst(load: Load, place: Place) -> Figures:
         programs.wait_for(lambda: sum(map(counted, names)) >= load.messages, relay, LOAD_PATIENCE)
         held = counted("datagrams_received_total")
         return {"cpu_ns": (cpu_of(relay.pid) - before) / held, "held": held}
+
+
+def measure_idle(sources: int, place: Place) -> Figures:
+    """Return the share of a core that a daemon takes after it has received from so many sources, and its MB."""
+    with Daemon(place.folder, {"reports": {"interval": "10s"}}) as daemon, Wire(daemon.port) as wire:
+        for number in range(sources):
+            wire.send(datagram(f"host{number % 1000}/program/{number}", 1, "bench/x", b""))
+            if number % 200 == 0:
+                time.sleep(0.005)  # until these are read
+        time.sleep(3)
+        begin, began = cpu_of(daemon.pid), time.monotonic_ns()
+        time.sleep(min(IDLE_SECONDS, place.most / 4096))
+        share = (cpu_of(daemon.pid) - begin) / (time.monotonic_ns() - began)
+        return {"core": share, "resident_mb": kib_of(daemon.pid) * 1024 / 1e6}

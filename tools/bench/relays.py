@@ -121,7 +121,7 @@ def bccnd(more: Mapping[str, object] = MappingProxyType({})) -> Start:
 
 def mosquitto(place: Place, fan_out: int) -> list[str]:
     user = pwd.getpwuid(os.geteuid()).pw_name  # as root it would become a user who may not open our folder
-    lines = (f"listener 0 {place.socket}", "allow_anonymous true", "persistence false", "log_type error")
+    lines = (f"listener 0 {place.socket}", "allow_anonymous true", "persistence false", "log_type information")
     configuration = place.write("mosquitto.conf", "\n".join((*lines, f"user {user}", "")))
     return [str(RELAYS["mosquitto"].program), "-c", configuration]
 

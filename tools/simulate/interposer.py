@@ -40,12 +40,12 @@ def is_active() -> bool:
 
 def run_again(arguments: Sequence[str], *, uncompiled: bool) -> None:
     """Replace this process by one under the interposer."""
-    os.execve(sys.executable, _command(arguments), environment(uncompiled=uncompiled))
+    os.execve(sys.executable, _command(arguments), _environment(uncompiled=uncompiled))
 
 
 def run_beside(arguments: Sequence[str], *, uncompiled: bool) -> int:
     """Run the simulation in a process of its own, silently; return its status."""
-    command, variables = _command(arguments), environment(uncompiled=uncompiled)
+    command, variables = _command(arguments), _environment(uncompiled=uncompiled)
     return subprocess.run(command, env=variables, stdout=subprocess.DEVNULL, check=False).returncode
 
 
@@ -53,7 +53,7 @@ def _command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "tools.simulate", *arguments]
 
 
-def environment(*, uncompiled: bool = False) -> dict[str, str]:
+def _environment(*, uncompiled: bool) -> dict[str, str]:
     """Return the environment of a process under the interposer."""
     library = ROOT / "build" / "simulate" / "interposer.so"
     if not library.exists() or library.stat().st_mtime < _SOURCE.stat().st_mtime:

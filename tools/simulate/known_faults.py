@@ -33,12 +33,12 @@ def _bound(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
     return lambda *arguments, **options: function(real, *arguments, **options)
 
 
-def fault(name: str, what: str, module: str, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a plugin of a fault; ``what`` is empty for its second one."""
+def fault(module: str, path: str, of: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the plugin of a fault, which has its name; or as the second one ``of`` a fault."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        FAULTS.setdefault(name, what)
-        _PLUGINS.append((name, module, path, function))
+        FAULTS.setdefault(of or function.__name__, function.__doc__ or "")
+        _PLUGINS.append((of or function.__name__, module, path, function))
         return function
 
     return register
@@ -55,11 +55,9 @@ class Like:
         return getattr(self._other, name)
 
 
-@fault(
-    *("stop_drains", "a stop reads a socket that outlives the process, faster than clients read"),
-    *("daemon.daemon", "Daemon._read_remaining"),
-)
-def _read_remaining(real: Any, self: Any) -> None:
+@fault("daemon.daemon", "Daemon._read_remaining")
+def stop_drains(real: Any, self: Any) -> None:
+    """A stop reads a socket that outlives the process, faster than clients read."""
     passed = [segment.passed for segment in self.segments]
     for segment in self.segments:
         segment.passed = False
@@ -68,11 +66,9 @@ def _read_remaining(real: Any, self: Any) -> None:
         segment.passed = before
 
 
-@fault(
-    *("heard_backward", "the time at which a source was last heard moves backward, when a datagram waited in a link"),
-    *("core.tracking.dedup", "TrackerTable.judge_next"),
-)
-def _judge_next(real: Any, self: Any, source: Any, seq: int, now: float, from_link: bool = False) -> int:
+@fault("core.tracking.dedup", "TrackerTable.judge_next")
+def heard_backward(real: Any, self: Any, source: Any, seq: int, now: float, from_link: bool = False) -> int:
+    """The time at which a source was last heard moves backward, when a datagram waited in a link."""
     from bccnd.core.wire.verdicts import LAST_ACCEPTED
 
     verdict: int = real(self, source, seq, now, from_link)
@@ -81,17 +77,15 @@ def _judge_next(real: Any, self: Any, source: Any, seq: int, now: float, from_li
     return verdict
 
 
-@fault(
-    *("frozen_cycle", "the record of a client that has gone stays in frozen memory, through a cycle"),
-    *("handover.descriptor_store", "ClientRecord.close"),
-)
-def _close_record(real: Any, self: Any) -> None:
+@fault("handover.descriptor_store", "ClientRecord.close")
+def frozen_cycle(real: Any, self: Any) -> None:
+    """The record of a client that has gone stays in frozen memory, through a cycle."""
     kept = self.grown, self.failed
     real(self)
     self.grown, self.failed = kept
 
 
-@fault("frozen_cycle", "", "handover.descriptor_store", "DescriptorStore.forget")
+@fault("handover.descriptor_store", "DescriptorStore.forget", of="frozen_cycle")
 def _forget(real: Any, self: Any, client: Any) -> None:
     record = client.record
     real(self, client)
@@ -99,8 +93,9 @@ def _forget(real: Any, self: Any, client: Any) -> None:
         client.record = record
 
 
-@fault("queues_left_out", "the image has no queues", "bus.client_handover", "image")
-def _image(real: Any, clients: Any) -> Iterator[Any]:
+@fault("bus.client_handover", "image")
+def queues_left_out(real: Any, clients: Any) -> Iterator[Any]:
+    """The image has no queues."""
     from bccnd.core.formats.image_sections import BYTES
 
     for section in real(clients):
@@ -108,24 +103,20 @@ def _image(real: Any, clients: Any) -> Iterator[Any]:
         yield section
 
 
-@fault("sources_left_out", "the image has no sources", "core.tracking.source_table", "SourceTable.oldest_first")
-def _oldest_first(_real: Any, _self: Any) -> Iterator[Any]:
+@fault("core.tracking.source_table", "SourceTable.oldest_first")
+def sources_left_out(_real: Any, _self: Any) -> Iterator[Any]:
+    """The image has no sources."""
     return iter(())
 
 
-@fault(
-    *("requests_not_recorded", "what a client asks for later is not in its record"),
-    *("handover.descriptor_store", "ClientRecord.append"),
-)
-def _append(_real: Any, _self: Any, _frame: bytes) -> None:
-    pass
+@fault("handover.descriptor_store", "ClientRecord.append")
+def requests_not_recorded(_real: Any, _self: Any, _frame: bytes) -> None:
+    """What a client asks for later is not in its record."""
 
 
-@fault(
-    *("image_read_twice", "an image stays in the descriptor store once a daemon serves from it"),
-    *("handover.descriptor_store", "DescriptorStore.discard_images"),
-)
-def _discard_images(real: Any, self: Any) -> None:
+@fault("handover.descriptor_store", "DescriptorStore.discard_images")
+def image_read_twice(real: Any, self: Any) -> None:
+    """An image stays in the descriptor store once a daemon serves from it."""
     images = list(self._images)
     self._images.clear()
     real(self)
@@ -133,58 +124,45 @@ def _discard_images(real: Any, self: Any) -> None:
         os.close(fd)
 
 
-@fault(
-    *("ceiling_not_raised", "numbers are used that the record of the host does not reserve"),
-    *("core.sending.datagram_builder", "DatagramBuilder._reserve_from"),
-)
-def _reserve_from(real: Any, self: Any, seq: int) -> None:
+@fault("core.sending.datagram_builder", "DatagramBuilder._reserve_from")
+def ceiling_not_raised(real: Any, self: Any, seq: int) -> None:
+    """Numbers are used that the record of the host does not reserve."""
     reserve, self._reserve = self._reserve, None
     real(self, seq)
     self._reserve = reserve
 
 
-@fault(
-    *("crash_not_told", "clients are not told that a crash may have lost messages for them"),
-    *("bus.client_handover", "ClientRestorer.restore"),
-)
-def _restore(real: Any, self: Any) -> None:
+@fault("bus.client_handover", "ClientRestorer.restore")
+def crash_not_told(real: Any, self: Any) -> None:
+    """Clients are not told that a crash may have lost messages for them."""
     self._after_crash = False
     real(self)
 
 
-@fault(
-    *("own_delivered_again", "after a crash a host takes its own datagrams for those of another one"),
-    *("daemon.daemon", "Daemon.begin"),
-)
-def _begin(real: Any, self: Any) -> None:
+@fault("daemon.daemon", "Daemon.begin")
+def own_delivered_again(real: Any, self: Any) -> None:
+    """After a crash a host takes its own datagrams for those of another one."""
     # The numbers of crashes are reported elsewhere.
     crashes, self.crashes = self.crashes, 0
     real(self)
     self.crashes = crashes
 
 
-@fault(
-    *("interned_receivers", "the receivers of routes that have gone stay shared"),
-    *("core.matching.routes", "Routes.__init__"),
-)
-def _make_routes(real: Any, self: Any, *arguments: Any, **options: Any) -> None:
+@fault("core.matching.routes", "Routes.__init__")
+def interned_receivers(real: Any, self: Any, *arguments: Any, **options: Any) -> None:
+    """The receivers of routes that have gone stay shared."""
     real(self, *arguments, **options)
     self._shared = {}
 
 
-@fault(
-    *("interface_not_watched", "a segment is deaf once its interface was deleted and made anew"),
-    *("daemon.daemon", "watch_interfaces"),
-)
-def _watch_interfaces(_real: Any, *_arguments: Any) -> None:
-    pass
+@fault("daemon.daemon", "watch_interfaces")
+def interface_not_watched(_real: Any, *_arguments: Any) -> None:
+    """A segment is deaf once its interface was deleted and made anew."""
 
 
-@fault(
-    *("child_waited_for", "an event of a child that was replaced in this round waits for the end of its successor"),
-    *("net.process_supervisor", "ChildProcess._release"),
-)
-def _release(real: Any, self: Any) -> None:
+@fault("net.process_supervisor", "ChildProcess._release")
+def child_waited_for(real: Any, self: Any) -> None:
+    """An event of a child that was replaced in this round waits for the end of its successor."""
     loop = self._loop
 
     def unwatch(fd: int) -> None:
@@ -197,16 +175,14 @@ def _release(real: Any, self: Any) -> None:
     self._loop = loop
 
 
-@fault("child_waited_for", "", "net.process_supervisor", "_reap")
+@fault("net.process_supervisor", "_reap", of="child_waited_for")
 def _reap(_real: Any, pid: int) -> int:
     return os.waitpid(pid, 0)[1]
 
 
-@fault(
-    *("slow_copies", "copies under a slow rule hold back those of a fast one"),
-    *("bus.incoming.publisher", "Publisher.send_due_copies"),
-)
-def _send_due_copies(_real: Any, self: Any) -> None:
+@fault("bus.incoming.publisher", "Publisher.send_due_copies")
+def slow_copies(_real: Any, self: Any) -> None:
+    """Copies under a slow rule hold back those of a fast one."""
     for datagram in self._repeater.due(time.monotonic()):
         self.send(datagram)
     due = self._repeater.next_due
@@ -215,11 +191,9 @@ def _send_due_copies(_real: Any, self: Any) -> None:
         self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
 
 
-@fault(
-    *("rate_wakes_all", "each token of a user's rate wakes all its waiting publishers"),
-    *("bus.incoming.backpressure", "Backpressure.block_for_rate"),
-)
-def _block_for_rate(_real: Any, self: Any, client: Any, packet: bytes, retry: Any) -> None:
+@fault("bus.incoming.backpressure", "Backpressure.block_for_rate")
+def rate_wakes_all(_real: Any, self: Any, client: Any, packet: bytes, retry: Any) -> None:
+    """Each token of a user's rate wakes all its waiting publishers."""
     self._queues.counters.held.add("rate")
     self.block(client, packet, retry)
 
@@ -233,11 +207,9 @@ def _block_for_rate(_real: Any, self: Any, client: Any, packet: bytes, retry: An
     self._loop.later(0.0, again)
 
 
-@fault(
-    *("watch_refused", "a descriptor that the kernel has no memory to watch ends a client, or the daemon"),
-    *("net.loop", "Loop.watch"),
-)
-def _watch(real: Any, self: Any, fd: int, events: int, handler: Any) -> None:
+@fault("net.loop", "Loop.watch")
+def watch_refused(real: Any, self: Any, fd: int, events: int, handler: Any) -> None:
+    """A descriptor that the kernel has no memory to watch ends a client, or the daemon."""
     from bccnd.net import loop
 
     known: Any = loop.EXHAUSTED
@@ -261,19 +233,15 @@ class Anyone(str):
         return False
 
 
-@fault(
-    *("report_of_others", "a report is believed about sources of another host"),
-    *("bus.host_reports", "read_report"),
-)
-def _read_report(real: Any, host: str, payload: bytes) -> Any:
+@fault("bus.host_reports", "read_report")
+def report_of_others(real: Any, host: str, payload: bytes) -> Any:
+    """A report is believed about sources of another host."""
     return real(Anyone(host), payload)
 
 
-@fault(
-    *("outdated_for_good", "a new daemon with the pid of the one before is not believed while its clock is behind"),
-    *("fleet.matrix", "FleetMatrix.update"),
-)
-def _update(real: Any, self: Any, host: str, src: bytes, seq: int, *rest: Any, **options: Any) -> Any:
+@fault("fleet.matrix", "FleetMatrix.update")
+def outdated_for_good(real: Any, self: Any, host: str, src: bytes, seq: int, *rest: Any, **options: Any) -> Any:
+    """A new daemon with the pid of the one before is not believed while its clock is behind."""
     from bccnd.fleet.report_format import BadReport
 
     row = self.get(host)
@@ -282,11 +250,9 @@ def _update(real: Any, self: Any, host: str, src: bytes, seq: int, *rest: Any, *
     return real(self, host, src, seq, *rest, **options)
 
 
-@fault(
-    *("reload_unsigned", "a reload that takes away the signing key fails when it is half applied"),
-    *("daemon.daemon", "Daemon.reload"),
-)
-def _reload(real: Any, self: Any, loaded: Any) -> None:
+@fault("daemon.daemon", "Daemon.reload")
+def reload_unsigned(real: Any, self: Any, loaded: Any) -> None:
+    """A reload that takes away the signing key fails when it is half applied."""
     # The last report is not sent before the key is gone, but after that, without the signature.
     set_interval = self.reports.set_interval
     calls: list[float] = []
@@ -303,7 +269,7 @@ def _reload(real: Any, self: Any, loaded: Any) -> None:
         del self.reports.set_interval
 
 
-@fault("reload_unsigned", "", "bus.host_reports", "HostReports._publish")
+@fault("bus.host_reports", "HostReports._publish", of="reload_unsigned")
 def _publish(_real: Any, self: Any) -> None:
     from bccnd import log
 
@@ -313,9 +279,7 @@ def _publish(_real: Any, self: Any) -> None:
         log.bug("a report failed")
 
 
-@fault(
-    *("trace_of_gone", "a trace meets a client whose patterns are being removed, and ends its own client"),
-    *("bus.requests.client_requests", "describe_receivers"),
-)
-def _describe_receivers(real: Any, routes: Any, clients: Any, chan: bytes) -> Any:
+@fault("bus.requests.client_requests", "describe_receivers")
+def trace_of_gone(real: Any, routes: Any, clients: Any, chan: bytes) -> Any:
+    """A trace meets a client whose patterns are being removed, and ends its own client."""
     return real(Like(routes, present=tuple), clients, chan)

@@ -51,9 +51,6 @@ class LocalPrograms:
         found = [one for one in found if not one.host.stalled and (one.settled or not settled)]
         return self._world.rng.choice(found) if found else None
 
-    def any_tracer(self) -> Client | None:
-        return self.any_client(settled=True)
-
     # -- they come and go
 
     def connect(self, host: Host, *, sloppy: bool | None = None, uid: int | None = None) -> Client | None:

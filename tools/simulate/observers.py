@@ -19,7 +19,7 @@ _ACCEPTED: Final = {NAMES[number] for number in (*range(LAST_ACCEPTED + 1), NOT_
 
 
 class Observer(Client):
-    """Gets datagrams by a ``pattern`` of the bus itself; `observe` says which."""
+    """Gets datagrams by a ``pattern`` of the bus itself, and no messages."""
 
     def __init__(self, pattern: bytes, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -31,18 +31,11 @@ class Observer(Client):
         self.sync(change=True)
 
     def wants(self, channel: bytes, step: int) -> str:
-        """It gets no messages."""
         return NOT
-
-    def observe(self, what: bytes, *, surely: bool) -> None:
-        self.ledger.expect(what, surely=surely)
 
     def address(self, channel: bytes) -> None:
         """A message was processed that goes to this client whatever it has asked for, if its channel is addressed."""
         self._addressed += channel.startswith(b"!")
-
-    def got(self, what: bytes) -> None:
-        self.ledger.receive(what, ordered=False)
 
     def balance(self) -> None:
         """Check that each came once, and that those which did not come were reported as a gap."""
@@ -62,14 +55,14 @@ class Tap(Observer):
         certain = self.is_certain(step)
         for sign, wrong in ((b"+", NOT), (b"-", MUST)):
             if outcome != wrong:
-                self.observe(sign + datagram.raw, surely=certain and outcome != MAY)
+                self.ledger.expect(sign + datagram.raw, surely=certain and outcome != MAY)
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
         if key.startswith(frames.TAP):
             verdict, segment, *_, raw = frames.read_tapped(key, payload)
             # What the host broadcasts on its second segment comes back there too.
             if verdict in _ACCEPTED or segment != SECOND:
-                self.got((b"+" if verdict in _ACCEPTED else b"-") + raw)
+                self.ledger.receive((b"+" if verdict in _ACCEPTED else b"-") + raw, ordered=False)
 
 
 class Gateway(Observer):
@@ -85,18 +78,18 @@ class Gateway(Observer):
     def judged(self, datagram: Datagram, outcome: str, step: int, *, fresh: bool, linked: bool) -> None:
         """A datagram was processed; one that has waited too long, or came by the single link, does not go to links."""
         if outcome != NOT and not (linked and self.single):
-            self.observe(datagram.raw, surely=fresh and outcome == MUST and self.is_certain(step))
+            self.ledger.expect(datagram.raw, surely=fresh and outcome == MUST and self.is_certain(step))
 
     def sent(self, datagram: Datagram, step: int) -> None:
         """The host has broadcast a datagram of its own for the first time: it goes to links too, once."""
         if datagram.raw not in self._sent:
             self._sent.add(datagram.raw)
-            self.observe(datagram.raw, surely=self.is_certain(step))
+            self.ledger.expect(datagram.raw, surely=self.is_certain(step))
 
     def _take_message(self, key: bytes, payload: bytes) -> None:
         if key == frames.LINK:
             origin, raw = frames.read_forwarded(payload)
             if not origin and datagrams.read(raw).src.startswith(self.host.name.encode() + b"/"):
                 self.sent(datagrams.read(raw), self.changed)  # it may not have been broadcast
-            self.got(raw)
+            self.ledger.receive(raw, ordered=False)
             self._carry(self, origin, raw)

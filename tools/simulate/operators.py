@@ -57,6 +57,7 @@ class Operators:
                 raise Violation(f"{host.name} does not start: {host.refused}")
             world.note(f"{host.name} does not start: {host.refused or 'it is killed'}")
             world.injected["kill"] += not host.refused
+            world.killed_starts[host.name] += not host.refused
             host.refused = ""
             world.went_down(host, world.kept[host.name])
             self.restart_later(host)

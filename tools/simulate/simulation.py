@@ -6,6 +6,7 @@ import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -99,7 +100,8 @@ class Simulation:
         programs.sloppy = rng.choice([0.0, 0.3, 0.8])
         self._pace = rng.choice([1.0, 5.0, 20.0])
         self.senders[:] = [draw_sender(world, rng) for _ in range(rng.randrange(1, 6))]
-        senders, clients, tracers = lambda: rng.choice(self.senders), programs.any_client, programs.any_tracer
+        senders, clients = lambda: rng.choice(self.senders), programs.any_client
+        settled = partial(programs.any_client, settled=True)
         hosts, busy_hosts = world.any_host, lambda: world.any_host(descriptors=False)
         always: list[Act] = [
             Act(10, self._send, senders),
@@ -114,7 +116,7 @@ class Simulation:
             Act(1, programs.half_close, clients),
             Act(1, programs.send_garbage, clients),
             Act(2, programs.ask, clients),
-            Act(1, programs.leave_while_traced, tracers),
+            Act(1, programs.leave_while_traced, settled),
             Act(1, programs.tap, hosts),
             Act(1, programs.flood, hosts),
             Act(3, programs.bring, hosts),
@@ -122,7 +124,7 @@ class Simulation:
             Act(0.7, operators.stop, hosts),
             Act(2, self._stop_with_backlog, hosts),
             Act(0.7, self._kill, hosts),
-            Act(0.5, self._kill_behind_client, lambda: programs.any_client(settled=True)),
+            Act(0.5, self._kill_behind_client, settled),
             Act(1, operators.reload, hosts),
             Act(1, operators.replace_child, hosts),
             Act(0.5, operators.look, hosts),
@@ -135,7 +137,7 @@ class Simulation:
             sometimes += [
                 Act(0.5, disturbances.no_descriptors, busy_hosts),
                 Act(1, disturbances.calls_fail),
-                Act(0.3, self._watching_fails, hosts),
+                Act(2, self._watching_fails, hosts),
                 Act(0.5, disturbances.manager_stalls, busy_hosts),
                 Act(0.5, disturbances.store_refuses, busy_hosts),
             ]

@@ -116,9 +116,6 @@ class DescriptorStore:
         """Return how many descriptors are stored under a name."""
         return len(self._kept.get(name, ()))
 
-    def descriptors(self) -> int:
-        return sum(map(len, self._kept.values()))
-
     def all(self) -> set[int]:
         """Return the stored descriptors."""
         return {fd for held in self._kept.values() for fd in held}

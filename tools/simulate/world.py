@@ -33,8 +33,9 @@ TURN: Final = 2e-6
 
 #: messages of local programs that a round may bring, so that a client which reads after each round loses none
 AT_ONCE: Final = 600
-#: messages of an input: a batch of datagrams or a turn of a client; and of those that gather for a client in batch mode
-INPUT: Final = 64
+#: messages of an input, which is a batch of datagrams or a turn of a client, with a heartbeat behind it; and of those
+#: that gather for a client in batch mode
+INPUT: Final = 64 + 1
 GATHERED: Final = 256
 #: what a client may miss that the daemon would have disconnected after its end
 _UNSEEN: Final = 1 << 30
@@ -89,8 +90,9 @@ class World:
         self.overrun: set[str] = set()
         #: messages of clients that have left since their host was last at rest
         self._left: Counter[str] = Counter()
-        #: crashes since the last rest, by host
+        #: crashes since the last rest, by host, and starts that were killed
         self.crashed: Counter[str] = Counter()
+        self.killed_starts: Counter[str] = Counter()
         #: whether the wall clock was set since the last rest
         self.clock_was_set = False
         #: sources of which it is not known what the daemon knows, as datagrams of them were waiting at a crash
@@ -205,13 +207,14 @@ class World:
         for client in list(self.clients[name]):
             if client.pid in pids:
                 self._lose_held(host, client)
-        # What was passed on for links comes back as new.
-        passed_on = [one for one in self._looping[name] if not self._is_own(host, one[0])]
-        self._looping[name] = [one for one in self._looping[name] if self._is_own(host, one[0])]
+        # What was passed on for links comes back as new. So may its own, which it knows by the time, if that was set.
         port = self.network.ports[name]
-        for datagram, step in passed_on:
-            self.fly(host, datagram.token, datagram.chan)
-            port.arrivals.append(Arrival(datagram, self.now, step))
+        known = [one for one in self._looping[name] if self._is_own(host, one[0]) and not self.clock_was_set]
+        for datagram, step in self._looping[name]:
+            if (datagram, step) not in known:
+                self.fly(host, datagram.token, datagram.chan)
+                port.arrivals.append(Arrival(datagram, self.now, step))
+        self._looping[name] = known
         port.arrivals = deque(one._replace(before_crash=True) for one in port.arrivals)
         self._doubtful[name] |= {one.datagram.src for one in port.arrivals}
         for key in [key for key in self.models if key[0] == name and key[1] not in self._doubtful[name]]:

@@ -11,7 +11,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 
-#define KEY "0123456789abcdef0123456789abcdef" /* in cases.py too */
+#define KEY "0123456789abcdef0123456789abcdef" /* in relays.py too */
 #define HMAC_DIGITS 16
 #define PAYLOAD_MIN 30
 

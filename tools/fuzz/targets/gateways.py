@@ -6,20 +6,18 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 from unittest.mock import MagicMock, patch
 
+from bccnd.config import BrokerSettings
 from bccnd.core.wire import frames
 from bccnd.errors import BadFrame
 from bccnd.gateways.broker import codec
-from bccnd.gateways.broker.sessions import Record, Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
+from bccnd.gateways.broker.subscriber_server import SubscriberServer
 from bccnd.gateways.broker.topics import channel_of, patterns_of, topic_of
 from bccnd.gateways.frame_connection import FrameConnection
 from bccnd.gateways.nng.filter import Filter, read_head
-
-if TYPE_CHECKING:
-    from bccnd.gateways.broker.subscriber_server import SubscriberServer
 
 _FILTERS: Final = (
     Filter(("",), nameless=True),
@@ -29,8 +27,8 @@ _FILTERS: Final = (
 )
 #: the slowest loop would do: nothing waits in these
 _LOOP: Final = asyncio.new_event_loop()
-#: ids and subscriptions, so few that an input reaches the limits
-_MAX_IDS, _MAX_SUBSCRIPTIONS = 3, 4
+#: with so few ids and subscriptions that an input reaches the limits
+_SETTINGS: Final = BrokerSettings.model_validate({"tcp": "127.0.0.1:1", "max_ids": 3, "max_subscriptions": 4})
 
 
 def _taken(read: Callable[[bytes], Any], data: bytes) -> object:
@@ -57,47 +55,21 @@ def link(data: bytes) -> object:
     return [*outcome, head]
 
 
-class _Server:
-    """A server with real sessions; what it is asked is kept."""
-
-    def __init__(self) -> None:
-        self.subscribers: dict[Subscriber, None] = {}
-        self.asked: list[object] = []
-        self.sessions = Sessions(_MAX_IDS, _MAX_SUBSCRIPTIONS, 0, self.asked.append)
-
-    def on_hello(self, subscriber: Subscriber, name: bytes) -> None:
-        refused = "no_id" if not name else self.sessions.connect(name, 1.0)
-        self.asked.append(("hello", name, refused))
-        if refused:
-            subscriber.end(refused)
-        else:
-            subscriber.name = name
-
-    def on_request(self, subscriber: Subscriber, kind: int, topic: bytes) -> None:
-        change = {codec.SUBSCRIBE: self.sessions.subscribe, codec.UNSUBSCRIBE: self.sessions.unsubscribe}.get(kind)
-        self.asked.append(("request", kind, topic, change and change(subscriber.name, topic)))
-        if change is None:
-            subscriber.end("")
-
-    def on_end(self, subscriber: Subscriber, reason: str) -> None:
-        self.asked.append(("end", reason))
-        if subscriber.name:
-            self.sessions.disconnect(subscriber.name, 2.0)
-
-
-async def _subscriber(data: bytes, cuts: list[int]) -> tuple[list[object], list[Record]]:
-    """What a server is asked when bytes come in these pieces, and what there is to store of it."""
-    server = _Server()
+async def _subscriber(data: bytes, cuts: list[int]) -> object:
+    """What a server does when bytes come in these pieces: to its bus, to its status, and what it keeps."""
+    bus, status = MagicMock(), MagicMock()
+    server = SubscriberServer(_SETTINGS, bus, status, patience=30.0)
     with CountingSocket() as sock:
-        one = Subscriber(sock, "127.0.0.1:1", cast("SubscriberServer", server), 65_536)
+        one = Subscriber(sock, "127.0.0.1:1", server, 65_536)
+        server.subscribers[one] = None
         one.connection_made(MagicMock())
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
             if start < end and not one.ended:
                 one.get_buffer(-1)[: end - start] = data[start:end]
                 one.buffer_updated(end - start)
         assert one.ended or len(one._rest) < codec.REQUEST, "more waits than a request"
-    records = [server.sessions.record(name) for name in sorted(server.sessions.changed)]
-    return server.asked, records
+    topics = [(name, server.sessions.record(name).topics) for name in sorted(server.sessions.changed)]
+    return bus.mock_calls, status.mock_calls, topics, one.ended
 
 
 def broker(data: bytes) -> object:
