@@ -107,8 +107,8 @@ class Running:
             pass
         return src.encode() in self.daemon.sources
 
-    def liveness(self) -> list[str]:
-        """What a client is told of a source within some intervals of its only heartbeat."""
+    def liveness(self) -> tuple[str, str]:
+        """What a client is told first and last of a source within some intervals of its only heartbeat."""
         src = f"relay02/h/{next(self._numbers)}"
         told = []
         with self.client(frames.subscribe(frames.LIVENESS + src.encode())) as sock:
@@ -118,7 +118,7 @@ class Running:
             with suppress(BlockingIOError):
                 while True:
                     told.append(sock.recv(frames.MAX_PACKET).partition(b"\0")[2].decode())
-        return told
+        return told[0], told[-1]
 
     def hosts(self) -> tuple[int, int]:
         """How many sending hosts are known, and how many reporting ones, after the reports of five."""
@@ -307,8 +307,8 @@ EFFECTS: Final = {
         {"heartbeat": {"interval": 0.1, "dead_after": 1000}},
         2,
         Running.liveness,
-        ["alive", "silent"],
-        ["alive", "silent", "dead"],
+        ("alive", "silent"),
+        ("alive", "dead"),
     ),
     "reports.interval": Effect({}, 0.2, lambda one: one.hears(frames.REPORT) > 0, False, True),
     "reports.max_hosts": Effect({"reports": {"interval": 0, "max_hosts": 3}}, 2, Running.hosts, (3, 3), (2, 2)),
