@@ -116,6 +116,7 @@ def restore(
     repeater.resume(left.one("copies").rows(due=0.0, datagram=b"", spacing=0.0, left=0, since=0.0))
     bus.publisher.send_due_copies()
     ingress.resume_relayed(left.one("relayed").rows(datagram=b"", left=0, since=0.0))
+    ingress.own_until_ns = int(left.one("crash").fields.get("own_until_ns", 0))
     store.describe = partial(client_handover.describe, bus)
     by_number = {int(one.fields["number"]): one for one in left.of(client_handover.CLIENT)}
     client_handover.ClientRestorer(bus, store, by_number, after_crash=left.after_crash).restore()
@@ -159,6 +160,7 @@ def image(
     copies = {"due": "d", "datagram": BYTES, "spacing": "d", "left": "I", "since": "d"}
     yield table("copies", copies, repeater.waiting())
     yield table("relayed", {"datagram": BYTES, "left": "I", "since": "d"}, ingress.relayed())
+    yield Section("crash", {"own_until_ns": ingress.own_until_ns})
     yield identity_section(sources)
     for segment in segments:
         yield Section("segment", {"name": segment.options.name, "logged_drops": segment.logged_drops})

@@ -174,6 +174,13 @@ def test_copies_are_sent_after_a_restart_without_another_message(site: Site) -> 
     assert site.sent == [b"datagram"] * 2
 
 
+def test_when_the_last_crash_was_is_known_after_a_restart(site: Site) -> None:
+    """Links may bring own datagrams of before that crash for a time."""
+    site.ingress.own_until_ns = 5
+    site.restart()
+    assert site.ingress.own_until_ns == 5
+
+
 def test_rules_of_today_are_enforced_on_clients_of_before(site: Site) -> None:
     peer = site.connect(b"a", b"b")
     peer.send(frames.request(frames.TAG, b"door"))
