@@ -10,6 +10,7 @@ from bccnd.core.observing.counters import (
     MAX_COUNT,
     GroupCounters,
     NamedCounts,
+    SegmentCounters,
     read_count,
 )
 
@@ -26,6 +27,11 @@ def test_counts_by_name_have_known_and_new_names() -> None:
     counts.add("new", 2)
     counts.add("new")
     assert (counts.all(), counts["new"], counts["never"]) == ({"known": 0, "new": 3}, 3, 0)
+
+
+def test_a_segment_begins_at_zero() -> None:
+    counters = SegmentCounters("eth0")
+    assert (counters.sent, counters.reopened, sum(counters.verdicts)) == (0, 0, 0)
 
 
 def test_groups_that_stay_keep_their_counts_over_a_reload() -> None:

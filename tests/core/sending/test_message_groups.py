@@ -72,6 +72,8 @@ def test_every_receiver_gets_its_messages_in_order(history: list[Receivers | int
                 both.put(part, b"%d" % number)
                 naive.put(part.all, b"%d" % number)
         assert both.take() == []
+        both.reset()
+        assert not any(part.groups for part in pool)
 
 
 def shared(taken: Taken) -> list[list[int]]:
