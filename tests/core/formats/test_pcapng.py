@@ -37,3 +37,4 @@ def test_what_a_link_brought_has_zeros_for_an_unknown_address(payload: bytes, se
     capture = pcapng.begin_section("test") + pcapng.describe_interface("nng")
     (packet,) = read(capture + pcapng.packet(0, 7, pcapng.udp_packet("10.0.0.7:40000", segment, payload), "accepted"))
     assert unwrap(packet, 0, CaptureCounts()) == Datagram(7, "10.0.0.7:40000", payload)
+    assert pcapng.udp_packet("[::1]:5", segment="nng", payload=payload)[24:40] == bytes(16)

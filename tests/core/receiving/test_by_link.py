@@ -198,6 +198,14 @@ def test_hosts(name: str) -> None:
     Host().play(HOSTS[name])
 
 
+def test_broadcasts_are_waited_for_over_a_restart() -> None:
+    before, after = Host(), Host()
+    before.play("copies=2 7>20 20=looped")
+    after.play("20")  # as the trackers outlive it too
+    after.world.ingress.resume_relayed(before.world.ingress.relayed())
+    after.play("20=looped 20=duplicate")
+
+
 def test_own_datagrams_return_by_links_after_a_crash() -> None:
     host = Host()
     host.world.ingress.own_until_ns = NS - int((LINK_PATIENCE - 1) * 1e9)

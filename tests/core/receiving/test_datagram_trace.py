@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -54,3 +56,10 @@ def test_what_is_traced_is_what_happens(
     assert world.ingress.groups.all() == untraced.ingress.groups.all()
     assert (world.beats, world.conflicts, world.bugs) == (untraced.beats, untraced.conflicts, [])
     assert world.sources.counted.all() == untraced.sources.counted.all()
+
+
+def test_a_trace_has_the_last_seq_and_epoch_of_a_source() -> None:
+    world = World()
+    world.feed(datagram(src=b"old", seq=7))
+    (finding,) = [text for name, _, text in world.traced(datagram(src=b"old", seq=7)).stages if name == "dedup"]
+    assert re.findall(r"\d+", finding) == ["7", "1"]
