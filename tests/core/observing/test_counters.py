@@ -31,7 +31,7 @@ def test_counts_by_name_have_known_and_new_names() -> None:
 
 def test_a_segment_begins_at_zero() -> None:
     counters = SegmentCounters("eth0")
-    assert (counters.sent, counters.reopened, sum(counters.verdicts)) == (0, 0, 0)
+    assert (counters.sent, counters.reopened, sum(counters.verdicts), counters.errors.all()) == (0, 0, 0, {})
 
 
 def test_groups_that_stay_keep_their_counts_over_a_reload() -> None:
