@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bccnd.core.formats.bus_address import is_descriptor_path
+from bccnd.core.formats.bus_address import MAX_PATH, SUN_PATH, is_descriptor_path
 from bccnd.core.formats.network_address import LinkUrl, check_host, parse_ip_port, parse_link_url, write_host_port
 from bccnd.errors import BadAddress
+from tests.core.material import reason_of
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,21 @@ from bccnd.errors import BadAddress
 )
 def test_a_url_is_taken_apart(url: str, parsed: LinkUrl) -> None:
     assert parse_link_url(url) == parsed
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("tcp://[10.0.0.7]:1", "no_address"),
+        ("tcp://2001:db8::1:1", "no_address"),
+        (f"ipc://{'x' * (MAX_PATH + 1)}", "too_long"),
+        (f"abstract://{'x' * SUN_PATH}", "too_long"),
+    ],
+)
+def test_a_url_is_refused(url: str, reason: str) -> None:
+    assert reason_of(parse_link_url, url) == reason
+    if reason == "too_long":
+        assert reason_of(parse_link_url, url[:-1]) == ""
 
 
 @given(st.text(alphabet="ab.-_:[]%*@ü0\0\u2024\ud800", max_size=12))
