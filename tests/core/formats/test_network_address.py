@@ -72,6 +72,7 @@ def test_an_address_with_a_port_is_read_as_it_is_written(address: object, port: 
     host = str(address)
     if not host.startswith("::ffff:"):
         assert parse_ip_port(write_host_port(host, port)) == (host, port)
+    assert write_host_port("::ffff:10.0.0.7", port) == f"10.0.0.7:{port}"
 
 
 @pytest.mark.parametrize("path", ["/dev/fd/3", "/dev/stdin", "/proc/self/fd/3", "//dev//fd/3", "/proc/1/task/1/fd/0"])
