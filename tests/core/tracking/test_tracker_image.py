@@ -161,6 +161,9 @@ def test_an_identity_in_use_goes_on_with_its_run(host: Host) -> None:
     ((_, first), (_, last)) = heir.sent
     assert heir.builder.runs() == [(LOCAL[0], first, first + 2)]
     assert last == first + 1
+    while heir.sources.sweep(heir.now + 2 * RELEASE_DELAY):
+        pass
+    assert heir.sources.local.has(LOCAL[0])
 
 
 def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
