@@ -19,7 +19,7 @@ help:
 	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
 	@echo 'make ready-report  install what the recorder and the report need besides'
 	@echo 'make ready   the same with Spark, and what the tests need'
-	@echo 'make test    style, types and behaviour: five minutes, ten where things must be installed (ARGS=tests/core: a part)'
+	@echo 'make test    style, types and behaviour: three minutes, ten where things must be installed (ARGS=tests/core: a part)'
 	@echo 'make test-all  all tests there are: what make test runs, on more examples, and all below (root; one to two hours)'
 	@echo 'make test-slow  Spark, demonstrations, browsers, meshes of real hosts, long histories (half an hour)'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes; RELEASE=trixie: Debian 13)'

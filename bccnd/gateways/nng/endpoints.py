@@ -126,10 +126,12 @@ async def _connect(where: LinkUrl) -> tuple[socket.socket, Any]:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 await loop.sock_connect(sock, address)
-            return sock, address
-        except BaseException as error:  # also if the gateway ends meanwhile
+        except OSError as error:
             sock.close()
-            if not isinstance(error, OSError):
-                raise
             trouble = error
+        except asyncio.CancelledError:  # the gateway ends meanwhile
+            sock.close()
+            raise
+        else:
+            return sock, address
     raise trouble
