@@ -279,6 +279,14 @@ def test_a_channel_seen_before_is_one_look_up() -> None:
     assert len(routes.known) == 2
 
 
+@pytest.mark.parametrize(("form", "most"), [(b"%d", 8), (b"!%d", 4)])
+def test_no_more_channels_are_cached_than_may_be(form: bytes, most: int) -> None:
+    routes = routes_of("path", b"", cache=4)
+    for number in range(100):
+        routes.find(form % number).carried += 1
+    assert len(routes.carried()) == most
+
+
 def test_the_receivers_of_cached_channels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.core.matching.routes.RECEIVERS", 1000)
     routes = routes_of("path", *[b"c/%d" % number for number in range(200)], *[b"c/*"] * 30)
